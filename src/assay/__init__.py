@@ -1,0 +1,47 @@
+"""Which feature-attribution method can you trust, for this model and this data?"""
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.api import benchmark, dry_run, explain, score
+    from assay.errors import InputError, NotApplicable, PrerequisiteError
+    from assay.models.wrap import model
+    from assay.registry import method, protocol
+    from assay.results import Results, load
+    from assay.spec import Spec
+    from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores
+
+__version__ = "0.1.0"
+
+# MKL may otherwise give a matrix row another last bit at another place in memory; read at its first
+# use, costs nothing measurable.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
+
+# Public name -> where it lives; loaded when first used, so that reading results needs no torch.
+_PUBLIC = {
+    **dict.fromkeys(("benchmark", "dry_run", "explain", "score"), "assay.api"),
+    **dict.fromkeys(("InputError", "NotApplicable", "PrerequisiteError"), "assay.errors"),
+    "model": "assay.models.wrap",
+    **dict.fromkeys(("method", "protocol"), "assay.registry"),
+    **dict.fromkeys(("Results", "load"), "assay.results"),
+    "Spec": "assay.spec",
+    **dict.fromkeys(("Batch", "Case", "Dataset", "Model", "Preprocess", "Scores"), "assay.types"),
+}
+
+__all__ = [
+    "Batch", "Case", "Dataset", "InputError", "Model", "NotApplicable", "Preprocess",
+    "PrerequisiteError", "Results", "Scores", "Spec", "benchmark", "dry_run", "explain", "load",
+    "method", "model", "protocol", "score",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'assay' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

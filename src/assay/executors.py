@@ -1,0 +1,115 @@
+"""Who does the shards: this process, or several; they share nothing but files."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from assay.forecast import measure
+from assay.plan import Plan, Shard, resolve
+from assay.shard import ShardRun
+from assay.spec import Spec
+from assay.store import Store
+
+Listen = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is done; none of this enters a key."""
+
+    folder: str
+    device: str | None = None
+    keep_maps: bool = True
+    micro_batch: dict[str, int] = field(default_factory=dict)
+
+
+@contextmanager
+def threads(number: int | None) -> Iterator[None]:
+    """A number of threads for torch inside, as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def apply(plan: Plan, settings: Settings) -> Plan:
+    """Give the models the micro-batch of the run."""
+    for name, size in settings.micro_batch.items():
+        plan.models[name].micro_batch = size
+    return plan
+
+
+def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], listen: Listen) -> None:
+    """One shard after the other, here."""
+    store = Store(settings.folder)
+    for shard in shards:
+        ShardRun(plan, shard, store, listen, settings.keep_maps)()
+
+
+def run_in_processes(
+    spec: Spec, settings: Settings, shards: Sequence[Shard], workers: int, listen: Listen
+) -> None:
+    """Several shards at once; every worker builds everything itself from the suite."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+
+    def hear() -> None:
+        while (rows := queue.get()) is not None:
+            listen(rows)
+
+    listener = threading.Thread(target=hear, daemon=True)
+    listener.start()
+    try:
+        with ProcessPoolExecutor(workers, context, _start, (spec, settings, queue)) as pool:
+            for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
+                future.result()
+    finally:
+        queue.put(None)
+        listener.join(timeout=5)
+
+
+def measure_in_processes(
+    spec: Spec, settings: Settings, workers: int
+) -> dict[str, tuple[float, float]]:
+    """Seconds per engine and gradient call of each model, with all workers busy at once."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, _start, (spec, settings, None)) as pool:
+        found = list(pool.map(_measure, range(workers)))
+    return {
+        name: (
+            sum(f[name][0] for f in found) / len(found),
+            sum(f[name][1] for f in found) / len(found),
+        )
+        for name in found[0]
+    }
+
+
+_WORKER: dict[str, Any] = {}
+
+
+def _start(spec: Spec, settings: Settings, queue: Any) -> None:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    torch.set_num_threads(1)
+    plan = apply(resolve(spec, settings.device), settings)
+    _WORKER.update(plan=plan, settings=settings, queue=queue)
+
+
+def _run_shard(shard: Shard) -> None:
+    settings = _WORKER["settings"]
+    ShardRun(
+        _WORKER["plan"], shard, Store(settings.folder), _WORKER["queue"].put, settings.keep_maps
+    )()
+
+
+def _measure(_: int) -> dict[str, tuple[float, float]]:
+    plan: Plan = _WORKER["plan"]
+    return {name: measure(plan, name) for name in plan.models}

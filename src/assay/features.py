@@ -1,0 +1,162 @@
+"""The units of removal: single entries or pixels, grid cells, overlapping windows."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from assay.errors import InputError, NotApplicable
+from assay.registry import Nested, get, pick, units
+from assay.types import Batch
+
+UnitsChoice = Annotated[Any, Nested("units")]
+Count = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True)
+class Features:
+    """P units over the positions of a map.
+
+    Exactly one form holds: `index` (position -> unit, -1 = never removed), `boxes` (unit -> top,
+    left, bottom, right; they may overlap), or neither (every position is its own unit).
+    """
+
+    key: str
+    shape: tuple[int, ...]
+    count: int
+    valid: Tensor  # [B, P]
+    index: Tensor | None = None  # [*shape] or [B, *shape]
+    boxes: Tensor | None = None  # [P, 4]
+
+    @property
+    def coverage(self) -> str:
+        """Which positions are gone when all units are: equal texts mean equal positions."""
+        whole = self.index is None or bool((self.index >= 0).all())
+        return "everything" if whole and bool(self.valid.all()) else self.key
+
+    def sum(self, values: Tensor) -> Tensor:  # [B, *shape] -> [B, P]
+        """Each unit's total, in double precision so that equal units get equal sums."""
+        flat = values.double().flatten(1)  # [B, N]
+        if self.boxes is not None:
+            height, width = self.shape
+            grid = torch.nn.functional.pad(flat.reshape(-1, height, width), (1, 0, 1, 0))
+            area = grid.cumsum(1).cumsum(2)  # [B, H + 1, W + 1]
+            top, left, bottom, right = self.boxes.T
+            inner = area[:, bottom, right] - area[:, top, right]
+            return inner - area[:, bottom, left] + area[:, top, left]
+        if self.index is None:
+            return flat
+        index = self.index.reshape(-1, flat.shape[1]).expand(len(flat), -1)
+        totals = flat.new_zeros(len(flat), self.count + 1)  # the last column takes the protected
+        index = torch.where(index < 0, self.count, index)
+        return totals.scatter_add_(1, index, flat)[:, : self.count]
+
+    def spread(self, absent: Tensor, samples: Tensor) -> Tensor:  # [n, P] -> [n, *shape]
+        """Which positions are absent when these units are."""
+        if self.boxes is not None:
+            return self._cover(absent)
+        if self.index is None:
+            return absent.reshape(-1, *self.shape)
+        index = self.index if self.index.ndim == len(self.shape) else self.index[samples]
+        inside = index.clamp(min=0)
+        if inside.ndim == len(self.shape):
+            gone = absent[:, inside]
+        else:
+            gone = absent.gather(1, inside.flatten(1)).reshape(-1, *self.shape)
+        return gone & (index >= 0)
+
+    def _cover(self, absent: Tensor) -> Tensor:
+        """The union of the absent boxes, by counting at their corners and summing up."""
+        height, width = self.shape
+        if self.boxes is None:
+            raise InputError("Expected units made of boxes.")
+        top, left, bottom, right = self.boxes.T
+        corners = torch.zeros(
+            len(absent), (height + 1) * (width + 1), dtype=torch.int32, device=absent.device
+        )
+        marks = absent.int()
+        for row, column, sign in (
+            (top, left, 1),
+            (bottom, right, 1),
+            (top, right, -1),
+            (bottom, left, -1),
+        ):
+            corners.index_add_(1, row * (width + 1) + column, marks, alpha=sign)
+        grid = corners.reshape(-1, height + 1, width + 1)
+        return (grid.cumsum(1).cumsum(2) > 0)[:, :height, :width]
+
+
+def make_units(batch: Batch, choice: UnitsChoice) -> Features:
+    """The units a protocol's option names."""
+    name, options = pick(choice)
+    plugin = get("units", name)
+    features: Features = plugin.function(batch, **plugin.configure(options))
+    return features
+
+
+@units("elements", title="Single entries")
+def elements(batch: Batch) -> Features:
+    """Every entry of a vector, every pixel of an image, is a unit."""
+    count = math.prod(batch.map_shape)
+    everywhere = torch.ones(len(batch), count, dtype=torch.bool, device=batch.inputs.device)
+    return Features("elements", batch.map_shape, count, everywhere)
+
+
+@units("grid", title="Grid cells")
+def grid(batch: Batch, *, side: Count = 4) -> Features:
+    """`side` x `side` cells that cover the image; a cell is never smaller than a pixel.
+
+    On anything but an image the units are the single entries.
+    """
+    if len(batch.map_shape) != 2:
+        return elements(batch)
+    height, width = batch.map_shape
+    rows, columns = min(side, height), min(side, width)
+    device = batch.inputs.device
+    row = torch.arange(height, device=device) * rows // height
+    column = torch.arange(width, device=device) * columns // width
+    index = row[:, None] * columns + column  # [H, W]
+    everywhere = torch.ones(len(batch), rows * columns, dtype=torch.bool, device=device)
+    return Features(
+        f"grid({rows}x{columns})", batch.map_shape, rows * columns, everywhere, index=index
+    )
+
+
+@units("windows", title="Overlapping windows")
+def windows(
+    batch: Batch,
+    *,
+    sizes: tuple[float, ...] = (1 / 7, 2 / 7, 4 / 7),
+    stride: Annotated[float, Field(gt=0, le=1)] = 1 / 28,
+) -> Features:
+    """Square windows of several sizes on a regular stride; those crossing the border are dropped.
+
+    Sizes and stride are shares of the image's shorter side: the defaults are 32, 64, 128 and 8
+    pixels at 224.
+    """
+    if len(batch.map_shape) != 2:
+        raise NotApplicable("Windows exist on images only; these inputs have no height and width.")
+    height, width = batch.map_shape
+    side = min(height, width)
+    step = max(1, round(stride * side))
+    boxes = [
+        (top, left, top + size, left + size)
+        for size in (max(1, round(share * side)) for share in sizes)
+        for top in range(0, height - size + 1, step)
+        for left in range(0, width - size + 1, step)
+    ]
+    if not boxes:
+        raise InputError(f"Expected window sizes of at most 1 (the shorter side), got {sizes}.")
+    device = batch.inputs.device
+    everywhere = torch.ones(len(batch), len(boxes), dtype=torch.bool, device=device)
+    pixels = ",".join(str(max(1, round(share * side))) for share in sizes)
+    return Features(
+        f"windows({pixels};{step})",
+        batch.map_shape,
+        len(boxes),
+        everywhere,
+        boxes=torch.tensor(boxes, device=device),
+    )

@@ -1,0 +1,203 @@
+"""What a run will cost, before it runs: every protocol is rehearsed without a network."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.interventions import Arrays, Columns, Engine, Shelf
+from assay.methods.gradients import gradients
+from assay.models.prepare import channels_last, prepare_network
+from assay.plan import Plan, Shard
+from assay.removal import make_removal
+from assay.spec import Choice
+from assay.types import Case, Model
+
+
+@dataclass
+class Forecast:
+    """Network passes of a run. Rows are samples through the network, padding not counted."""
+
+    rows: dict[str, int] = field(default_factory=dict)  # by protocol
+    shared: dict[str, int] = field(default_factory=dict)  # of these, what serves all methods
+    method_rows: dict[str, int] = field(default_factory=dict)  # by method
+    forward_calls: dict[str, int] = field(default_factory=dict)  # by model, in micro-batches
+    gradient_calls: dict[str, int] = field(default_factory=dict)
+    looks: int = 0  # each process looks at each network once, on one sample
+    work: int = 0  # rows, backward passes counted double: the progress bar's total
+    seconds: float | None = None
+
+    @property
+    def forwards(self) -> int:
+        """All samples that will pass through the network, forward."""
+        return sum(self.rows.values()) + sum(self.method_rows.values()) + self.looks
+
+    @property
+    def calls(self) -> int:
+        """How often the network will be called."""
+        return sum(self.forward_calls.values()) + sum(self.gradient_calls.values()) + self.looks
+
+
+class Rehearsal(Engine):
+    """The engine without a network: answers are made up, rows are counted."""
+
+    def __post_init__(self) -> None:
+        """Begin with nothing asked."""
+        self.asked: list[int] = []
+        self.recalled = 0
+        super().__post_init__()
+
+    @property
+    def shared_rows(self) -> int:
+        """Rows asked so far that serve all methods."""
+        return sum(len(self.memory.get(g, ())) for g in self._shared) - self.recalled
+
+    def _ask(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> list[Columns]:
+        self.asked.append(rows)
+        made_up = self.batch.draw(f"rehearsal {len(self.asked)}", [rows])  # [B, K]
+        classes = torch.zeros(len(self.batch), dtype=torch.long, device=self._device)
+        return [(column, -column, classes) for column in made_up.unbind(1)]
+
+    def _recall(self, group: str) -> None:
+        known = group in self.memory
+        super()._recall(group)
+        if not known and group in self.memory:
+            self.recalled += len(self.memory[group])
+
+
+@dataclass(frozen=True)
+class _FirstOf:
+    """The first sample's part of what is on a shelf; nothing is put there."""
+
+    shelf: Shelf
+
+    def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
+        found = self.shelf.load(group)
+        return found and ({name: a[:1] for name, a in found[0].items()}, found[1])
+
+    def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
+        return
+
+
+def forecast(
+    plan: Plan,
+    shards: Sequence[Shard],
+    done: Callable[[Shard, Choice, Choice], bool],
+    explained: Callable[[Shard, Choice], bool],
+    shelf: Callable[[Shard], Shelf],
+) -> Forecast:
+    """Rehearse these shards on one sample each; what is finished or on the shelf costs nothing.
+
+    Raises:
+        InputError: A protocol cannot take its options here.
+        PrerequisiteError: A fill lacks something. Nothing has been computed yet.
+    """
+    total = Forecast()
+    for shard in shards:
+        todo = {m.label: [p for p in plan.protocols if not done(shard, m, p)] for m in plan.methods}
+        if any(todo.values()):
+            _rehearse(plan, shard, todo, explained, shelf(shard), total)
+    return total
+
+
+def _rehearse(
+    plan: Plan,
+    shard: Shard,
+    todo: dict[str, list[Choice]],
+    explained: Callable[[Shard, Choice], bool],
+    shelf: Shelf,
+    total: Forecast,
+) -> None:
+    model, size = plan.models[shard.model], len(shard.samples)
+    batch = plan.batch(shard, shard.samples[:1])
+    engine = Rehearsal(model, batch, _no_network, shelf=_FirstOf(shelf))
+    taken = 0
+
+    def take(name: str) -> None:
+        nonlocal taken
+        for rows in engine.asked:
+            total.rows[name] = total.rows.get(name, 0) + rows * size
+            _calls(total.forward_calls, shard.model, rows * size, model)
+            total.work += rows * size
+        engine.asked.clear()
+        total.shared[name] = total.shared.get(name, 0) + (engine.shared_rows - taken) * size
+        taken = engine.shared_rows
+
+    take("clean")
+    formula = ""  # the last method's: its neighbours that only reduce it differently are free
+    for method in plan.methods:
+        if not todo[method.label] or plan.missing(shard, method):
+            continue
+        for option, kind in method.plugin.nested().items():
+            if kind == "fill" and method.options[option] is not None:
+                make_removal(engine.batch, method.options[option])
+        if not explained(shard, method) and method.formula_key != formula:
+            formula = method.formula_key
+            passes = method.plugin.passes(method.options)
+            total.method_rows[method.label] = (
+                total.method_rows.get(method.label, 0) + passes.forward * size
+            )
+            _calls(total.gradient_calls, shard.model, passes.forward * size, model)
+            total.work += (passes.forward + 2 * passes.backward) * size
+        engine.forget()
+        noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
+        case = Case(engine.batch, noise, engine.respond, engine.clean)
+        for protocol in todo[method.label]:
+            if not plan.missing(shard, protocol):
+                _try(protocol, case)
+                take(protocol.label)
+
+
+def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:
+    calls[name] = calls.get(name, 0) + -(-rows // model.micro_batch)
+
+
+def _try(protocol: Choice, case: Case) -> None:
+    """Rehearse one protocol; what cannot be prepared stops the run now, not in an hour."""
+    try:
+        protocol.plugin.function(case, **protocol.options)
+    except NotApplicable:
+        return
+    except (InputError, PrerequisiteError):
+        raise
+    except Exception:  # a plug-in's own fault: the run records it as a failed cell
+        return
+
+
+def _no_network(inputs: Tensor) -> Tensor:
+    raise InputError("A rehearsal has no network.")
+
+
+def measure(plan: Plan, name: str) -> tuple[float, float]:
+    """Seconds of one engine call and of one gradient call of a model, on real samples."""
+    model = plan.models[name]
+    shard = next(s for s in plan.shards if s.model == name)
+    with model.evaluating(), torch.no_grad():
+        batch = plan.batch(shard, shard.samples[: model.micro_batch])
+        network = prepare_network(model, batch.inputs[:1]).net
+        rows = torch.arange(model.micro_batch, device=batch.inputs.device) % len(batch)
+        inputs = batch.inputs[rows]
+        inputs = channels_last(inputs) if model.channels_last else inputs
+        targets = torch.where(batch.targets < 0, 0, batch.targets)
+        full = replace(
+            batch, inputs=inputs, targets=targets[rows], ids=tuple(map(str, range(len(rows))))
+        )
+        forward = _time(lambda: model.logits(inputs, net=network))
+        if "gradients" not in model.has:
+            return forward, forward
+        return forward, _time(
+            lambda: list(gradients(model, full, 1, lambda s, _: inputs[s], "logit"))
+        )
+
+
+def _time(call: Callable[[], object], least: float = 1.0) -> float:
+    """Seconds per call, over about a second, the first call left out."""
+    call()
+    started, calls = time.perf_counter(), 0
+    while time.perf_counter() - started < least or calls < 3:
+        call()
+        calls += 1
+    return (time.perf_counter() - started) / calls

@@ -1,0 +1,195 @@
+"""The engine: the only place where a protocol makes the model run.
+
+Every protocol asks what the model answers when some units are absent. Rows (one sample without one
+set of units) are remembered by what the set is, so whatever does not depend on an attribution is
+computed once for all methods, and kept on disk for the next run.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.absent import Absent
+from assay.errors import InputError
+from assay.features import Features
+from assay.removal import FillChoice, Removal, fill_key, make_removal
+from assay.types import Batch, Model, Response
+
+Columns = tuple[Tensor, Tensor, Tensor]  # logit, log-probability, predicted class: each [B]
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+@dataclass
+class Counter:
+    """Forward rows asked of the network, calls made for them, and who wants to know."""
+
+    rows: int = 0
+    calls: int = 0
+    listen: Callable[[int], None] = lambda rows: None
+
+    def add(self, rows: int) -> None:
+        """One call with this many rows that were asked for (padding not counted)."""
+        self.rows += rows
+        self.calls += 1
+        self.listen(rows)
+
+
+def micro_batches(
+    samples: int, rows: int, size: int, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """All (sample, row) pairs in chunks of one fixed size; a short tail repeats its last pair.
+
+    A fixed size makes an answer independent of what else is computed beside it.
+    """
+    total = samples * rows
+    for start in range(0, total, size):
+        pairs = torch.arange(start, start + size, device=device).clamp(max=total - 1)
+        yield pairs // rows, pairs % rows, min(size, total - start)
+
+
+class Shelf(Protocol):
+    """Where answers that do not depend on an attribution are kept between runs."""
+
+    def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
+        """The arrays and their description, or None."""
+        ...
+
+    def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
+        """Keep them."""
+        ...
+
+
+@dataclass
+class Engine:
+    """Answers for one batch: `respond` is the verb, `clean` what the model says untouched."""
+
+    model: Model
+    batch: Batch
+    forward: Callable[[Tensor], Tensor]  # inputs -> logits
+    counter: Counter = field(default_factory=Counter)
+    shelf: Shelf | None = None
+
+    def __post_init__(self) -> None:
+        """Ask for the clean answers first: where nobody gave targets, they are the targets."""
+        self.memory: dict[str, dict[str, Columns]] = {}
+        self._shared = {"clean"}
+        self._removals: dict[str, Removal] = {}
+        self._recall("clean")
+        if "clean" not in self.memory:
+            (column,) = self._ask(1, lambda samples, rows: self.batch.inputs[samples])
+            self.memory["clean"] = {"none": column}
+            self._keep("clean")
+        if bool((self.batch.targets < 0).any()):
+            self.batch = replace(self.batch, targets=self.memory["clean"]["none"][2])
+
+    @property
+    def clean(self) -> Response:  # [B, 1]
+        """The answers to the untouched inputs."""
+        return _stack([self.memory["clean"]["none"]])
+
+    def forget(self) -> None:
+        """Drop what depended on an attribution: the next one begins."""
+        self.memory = {group: rows for group, rows in self.memory.items() if group in self._shared}
+
+    def respond(self, features: Features, absent: Absent, fill: FillChoice) -> Response:
+        """The model's answers, `[B, K]`, when the units of each of K sets are absent."""
+        name = fill_key(fill)
+        groups = [self._group(features, absent, row, name) for row in absent.rows]
+        for group in dict.fromkeys(groups):
+            self._recall(group)
+        wanted = [
+            k
+            for k, (group, row) in enumerate(zip(groups, absent.rows, strict=True))
+            if row not in self.memory.get(group, {})
+        ]
+        if wanted:
+            if name not in self._removals:
+                self._removals[name] = make_removal(self.batch, fill)
+            removal, index = self._removals[name], torch.tensor(wanted, device=self._device)
+
+            def make(samples: Tensor, rows: Tensor) -> Tensor:
+                return removal(features, absent.make(samples, index[rows]), samples)
+
+            for k, column in zip(wanted, self._ask(len(wanted), make), strict=True):
+                self.memory.setdefault(groups[k], {})[absent.rows[k]] = column
+            for group in dict.fromkeys(groups[k] for k in wanted):
+                self._keep(group)
+        return _stack([self.memory[g][r] for g, r in zip(groups, absent.rows, strict=True)])
+
+    @property
+    def _device(self) -> torch.device:
+        return self.batch.inputs.device
+
+    def _group(self, features: Features, absent: Absent, row: str, fill: str) -> str:
+        """Where a row is remembered: by what is gone, not by who asked."""
+        if row == "none":
+            return "clean"
+        group = f"{absent.family} | {features.key} | {fill}"
+        if row == "all":
+            group = f"all | {features.coverage} | {fill}"
+        if row == "all" or absent.shared:
+            self._shared.add(group)
+        return group
+
+    def _ask(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> list[Columns]:
+        """Run the network on every (sample, row) and keep the three numbers of each."""
+        size = self.model.micro_batch
+        answers: list[Columns] = []
+        try:
+            for samples, row, asked in micro_batches(len(self.batch), rows, size, self._device):
+                logits = self.forward(make(samples, row))
+                answers.append(self._read(logits[:asked], samples[:asked]))
+                self.counter.add(asked)
+        except torch.cuda.OutOfMemoryError:
+            if size == 1:
+                raise
+            torch.cuda.empty_cache()
+            self.model.micro_batch = size // 2
+            return self._ask(rows, make)
+        whole = [torch.cat(part).reshape(-1, rows) for part in zip(*answers, strict=True)]
+        return [(a, b, c) for a, b, c in zip(*(w.unbind(1) for w in whole), strict=True)]
+
+    def _read(self, logits: Tensor, samples: Tensor) -> Columns:
+        predicted = logits.argmax(1)
+        targets = self.batch.targets[samples]
+        if bool((targets >= logits.shape[1]).any()):
+            worst = int(targets.argmax())
+            raise InputError(
+                f"Expected labels below {logits.shape[1]}, the number of classes of model "
+                f"`{self.model.name}`, got {int(targets[worst])} for sample "
+                f"`{self.batch.ids[int(samples[worst])]}`."
+            )
+        column = torch.where(targets < 0, predicted, targets)[:, None]
+        log_probs = self.model.log_probs(logits)
+        return logits.gather(1, column)[:, 0], log_probs.gather(1, column)[:, 0], predicted
+
+    def _recall(self, group: str) -> None:
+        """Read a shared group from the shelf, once."""
+        if self.shelf is None or group in self.memory or group not in self._shared:
+            return
+        found = self.shelf.load(group)
+        if found is not None:
+            arrays, about = found
+            parts = [
+                torch.from_numpy(arrays[n]).to(self._device) for n in Response.__dataclass_fields__
+            ]
+            columns = zip(*(p.unbind(1) for p in parts), strict=True)
+            self.memory[group] = dict(zip(json.loads(about["rows"]), columns, strict=True))
+
+    def _keep(self, group: str) -> None:
+        if self.shelf is None or group not in self._shared:
+            return
+        rows = self.memory[group]
+        answer = _stack(list(rows.values()))
+        arrays = {n: getattr(answer, n).cpu().numpy() for n in Response.__dataclass_fields__}
+        self.shelf.save(group, arrays, {"rows": json.dumps(list(rows)), "group": group})
+
+
+def _stack(columns: list[Columns]) -> Response:
+    logit, log_prob, predicted = (torch.stack(part, 1) for part in zip(*columns, strict=True))
+    return Response(logit, log_prob, predicted)

@@ -1,0 +1,85 @@
+"""Attribution methods: who made the model say so? And the one way to run any of them."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.registry import Method, identity
+from assay.spec import REDUCTION, Choice
+from assay.types import Batch, Model
+
+
+def attribute(model: Model, batch: Batch, choice: Choice) -> Tensor:  # [B, *map_shape]
+    """Run a method and reduce what its formula gives to one signed number per position."""
+    return reduce_map(raw_map(model, batch, choice), batch, choice.label, **choice.reduction)
+
+
+def raw_map(model: Model, batch: Batch, choice: Choice) -> Tensor:
+    """What the method's formula gives, channels and all."""
+    raw = choice.plugin.function(model, batch, **choice.options)
+    if not isinstance(raw, Tensor):
+        raise InputError(
+            f"Expected method `{choice.label}` to give a tensor, got {type(raw).__name__}."
+        )
+    return raw.detach()
+
+
+def reduce_map(
+    raw: Tensor, batch: Batch, name: str, *, reduce: str = "sum", abs: bool = False
+) -> Tensor:
+    """Check the shape of a method's output and take its channels together."""
+    shape = (len(batch), *batch.map_shape)
+    if tuple(raw.shape) == tuple(batch.inputs.shape) and raw.ndim == len(shape) + 1:
+        raw = {
+            "sum": lambda: raw.sum(1),
+            "abs_sum": lambda: raw.sum(1).abs(),
+            "sum_abs": lambda: raw.abs().sum(1),
+            "square": lambda: raw.square().sum(1),
+            "none": lambda: raw,
+        }[reduce]()
+    elif tuple(raw.shape) == shape:
+        elementwise = {"abs_sum": torch.abs, "sum_abs": torch.abs, "square": torch.square}
+        raw = elementwise.get(reduce, torch.clone)(raw)
+    else:
+        expected = " or ".join(str(s) for s in dict.fromkeys((shape, tuple(batch.inputs.shape))))
+        raise InputError(
+            f"Expected maps of `{name}` to have shape {expected}, got {tuple(raw.shape)}."
+        )
+    return raw.abs() if abs else raw
+
+
+def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -> Choice:
+    """Maps computed elsewhere (one per sample of the dataset), or a plain callable, as a method."""
+    if callable(source) and not isinstance(source, Tensor):
+
+        def run(model: Model, batch: Batch, *, source_hash: str = "") -> Tensor:
+            return source(model, batch)
+
+        plugin = Method(label, run, family="given", title=label)
+        return Choice(label, plugin, {"source_hash": _source_hash(source)}, dict(REDUCTION))
+    maps = torch.as_tensor(source)
+
+    def look_up(model: Model, batch: Batch, *, maps_hash: str = "") -> Tensor:
+        everyone = batch.dataset.ids if batch.dataset else batch.ids
+        if len(maps) != len(everyone):
+            raise InputError(
+                f"Expected `{label}` to hold a map for each of {len(everyone)} samples, "
+                f"got {len(maps)}."
+            )
+        place = {sample: row for row, sample in enumerate(everyone)}
+        return maps[[place[i] for i in batch.ids]].to(batch.inputs)
+
+    plugin = Method(label, look_up, family="given", title=label)
+    return Choice(label, plugin, {"maps_hash": identity(maps)}, dict(REDUCTION))
+
+
+def _source_hash(source: Any) -> str:
+    try:
+        text = inspect.getsource(source)
+    except (OSError, TypeError):
+        text = f"{source!r}"
+    return identity(text)

@@ -1,0 +1,108 @@
+"""Class activation maps: how much each place of the last spatial layer speaks for the class."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from assay.errors import InputError, NotApplicable, unknown
+from assay.interventions import micro_batches
+from assay.methods.gradients import Output, explained
+from assay.registry import Passes, method
+from assay.types import Batch, Model
+
+Hook = Callable[[nn.Module, Any, Any], Any]
+
+
+@contextlib.contextmanager
+def hooked(module: nn.Module, hook: Hook) -> Iterator[None]:
+    """A forward hook that is gone afterwards, whatever happens."""
+    handle = module.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def find_layer(model: Model, layer: str | nn.Module | None) -> nn.Module:
+    """The module whose output is read: the one named, the model's own, or the last spatial one."""
+    if isinstance(layer, nn.Module):
+        return layer
+    modules = dict(model.net.named_modules())
+    name = layer or model.cam_layer or model.spatial_layer
+    if name is None:
+        raise NotApplicable(
+            f"Model `{model.name}` has no layer with a spatial output; "
+            f"name one with `layer=` or `assay.model(..., cam_layer=...)`."
+        )
+    if name not in modules:
+        raise unknown(f"layer of model `{model.name}`:", name, [n for n in modules if n])
+    found: nn.Module = modules[name]
+    return found
+
+
+def activations(
+    model: Model, batch: Batch, layer: str | nn.Module | None, output: Output
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The layer's output and its gradient, a micro-batch at a time; only the tail runs back."""
+    if batch.inputs.ndim != 4:
+        raise NotApplicable("Class activation maps exist for images only.")
+    module = find_layer(model, layer)
+    seen: list[Tensor] = []
+
+    def cut(_: nn.Module, __: Any, output: Any) -> Any:
+        if not isinstance(output, Tensor) or output.ndim != 4:
+            raise InputError(
+                f"Expected the layer to give [batch, channels, height, width], got "
+                f"{tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__}."
+            )
+        seen.append(output.detach().requires_grad_(True))
+        return seen[-1]
+
+    for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, batch.inputs.device):
+        seen.clear()
+        x = batch.inputs[samples]
+        if model.channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        with torch.enable_grad(), hooked(module, cut):
+            logits = model.logits(x)
+            scalar = explained(model, logits, batch.targets[samples], output).sum()
+            (gradient,) = torch.autograd.grad(scalar, seen[-1])
+        yield seen[-1].detach()[:asked], gradient[:asked]
+
+
+def _once(options: Mapping[str, Any]) -> Passes:
+    return Passes(forward=1, backward=1)
+
+
+@method(
+    "gradcam",
+    needs=["gradients"],
+    passes=_once,
+    family="cam",
+    cite="selvaraju2017",
+    title="Grad-CAM",
+)
+def gradcam(
+    model: Model,
+    batch: Batch,
+    *,
+    layer: Any = None,
+    relu: bool = True,
+    output: Output = "logit",
+) -> Tensor:
+    """Relu of the activations weighted by their mean gradients, enlarged to the input."""
+    maps = []
+    for activation, gradient in activations(model, batch, layer, output):
+        weights = gradient.mean((2, 3), keepdim=True)
+        cam = (weights * activation).sum(1, keepdim=True)  # [n, 1, h, w]
+        maps.append(functional.relu(cam) if relu else cam)
+    return enlarge(torch.cat(maps)[:, 0], batch.map_shape)
+
+
+def enlarge(maps: Tensor, shape: tuple[int, ...]) -> Tensor:  # [B, h, w] -> [B, H, W]
+    """Coarse maps at the input's size, bilinearly."""
+    return functional.interpolate(maps[:, None], shape, mode="bilinear", align_corners=False)[:, 0]

@@ -1,0 +1,84 @@
+"""Controls: maps that know nothing of the model, or everything, to hold the methods against."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from assay.errors import InputError, NotApplicable
+from assay.methods import attribute
+from assay.methods.cam import enlarge
+from assay.registry import Nested, Passes, get, method, pick
+from assay.spec import choose_one
+from assay.types import Batch, Model
+
+MethodChoice = Annotated[Any, Nested("method")]
+
+
+def _picture(batch: Batch, name: str) -> tuple[int, int]:
+    if len(batch.map_shape) != 2:
+        raise NotApplicable(f"The control `{name}` exists for images only.")
+    return batch.map_shape[0], batch.map_shape[1]
+
+
+@method("random", control="random", family="controls", title="Random")
+def random(
+    model: Model, batch: Batch, *, grid: Literal["pixel"] | Annotated[int, Field(ge=1)] = "pixel"
+) -> Tensor:
+    """Uniform noise per pixel, or on a coarse grid enlarged to the image."""
+    if grid == "pixel":
+        return batch.draw("random pixel", batch.map_shape)
+    _picture(batch, "random on a grid")
+    return enlarge(batch.draw(f"random {grid}", (grid, grid)), batch.map_shape)
+
+
+@method("constant", control="model_free", family="controls", title="Constant")
+def constant(model: Model, batch: Batch) -> Tensor:
+    """The same value everywhere: a map that says nothing."""
+    return batch.inputs.new_ones(len(batch), *batch.map_shape)
+
+
+@method("centre", control="model_free", family="controls", title="Centre")
+def centre(model: Model, batch: Batch) -> Tensor:
+    """A Gaussian hill in the middle, a quarter of the image wide: where photographers aim."""
+    height, width = _picture(batch, "centre")
+    y = torch.linspace(-1, 1, height).to(batch.inputs)[:, None]
+    x = torch.linspace(-1, 1, width).to(batch.inputs)
+    return torch.exp(-2 * (x**2 + y**2)).expand(len(batch), height, width).clone()
+
+
+@method("edge", control="model_free", family="controls", title="Edges")
+def edge(model: Model, batch: Batch) -> Tensor:
+    """The length of the brightness gradient (Sobel): an edge detector posing as explanation."""
+    _picture(batch, "edge")
+    grey = functional.pad(batch.inputs.mean(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
+    sobel = grey.new_tensor([[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]]) / 8
+    both = torch.stack([sobel, sobel.T])[:, None]
+    return functional.conv2d(grey, both).square().sum(1).sqrt()
+
+
+@method("oracle", control="other", needs=["truth"], family="controls", title="Oracle")
+def oracle(model: Model, batch: Batch) -> Tensor:
+    """The ground truth itself, where there is one: for a linear model w(x - baseline)."""
+    if batch.truth is None:
+        raise NotApplicable("There is no ground truth for these samples.")
+    return batch.truth.to(batch.inputs)
+
+
+def _passes_of(options: Mapping[str, Any]) -> Passes:
+    name, given = pick(options["of"])
+    plugin = get("method", name)
+    passes: Passes = plugin.passes(plugin.configure(given))
+    return passes
+
+
+@method("shuffled", control="other", passes=_passes_of, family="controls", title="Shuffled")
+def shuffled(model: Model, batch: Batch, *, of: MethodChoice = "saliency") -> Tensor:
+    """A method's own maps dealt to other images: keeps resolution, sparsity and centre bias."""
+    choice = choose_one("method", of)
+    if choice.plugin.name == "shuffled":
+        raise InputError("Expected `of` to name a method other than `shuffled`.")
+    return attribute(model, batch.partners(), choice)

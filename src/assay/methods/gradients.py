@@ -1,0 +1,128 @@
+"""Methods made of gradients of the explained output with respect to the input."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from assay.interventions import micro_batches
+from assay.registry import Passes, method
+from assay.removal import FillChoice, all_absent
+from assay.types import Batch, Model
+
+Output = Literal["logit", "probability", "log_odds"]
+
+
+def explained(model: Model, logits: Tensor, targets: Tensor, output: Output) -> Tensor:  # [n]
+    """The scalar that is explained, for each row."""
+    column = targets[:, None]
+    if output == "logit":
+        return logits.gather(1, column)[:, 0]
+    log_prob = model.log_probs(logits).gather(1, column)[:, 0]
+    if output == "probability":
+        return log_prob.exp()
+    return log_prob - torch.log(-torch.expm1(log_prob))
+
+
+def gradients(
+    model: Model,
+    batch: Batch,
+    rows: int,
+    place: Callable[[Tensor, Tensor], Tensor],
+    output: Output,
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Gradients at `rows` points of each sample, a micro-batch at a time.
+
+    `place(samples, rows)` gives the points. Yields samples, rows, points and gradients; padding is
+    already cut off.
+    """
+    for samples, row, asked in micro_batches(
+        len(batch), rows, model.micro_batch, batch.inputs.device
+    ):
+        points = place(samples, row).detach()
+        if model.channels_last:
+            points = points.contiguous(memory_format=torch.channels_last)
+        points.requires_grad_(True)
+        with torch.enable_grad():
+            logits = model.logits(batch.inputs[samples], at=points)
+            scalar = explained(model, logits, batch.targets[samples], output).sum()
+            (gradient,) = torch.autograd.grad(scalar, points)
+        yield samples[:asked], row[:asked], points.detach()[:asked], gradient[:asked]
+
+
+def _once(options: Mapping[str, Any]) -> Passes:
+    return Passes(forward=1, backward=1)
+
+
+@method(
+    "saliency",
+    needs=["gradients"],
+    passes=_once,
+    family="gradients",
+    cite="simonyan2014",
+    title="Saliency",
+)
+def saliency(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
+    """The gradient of the explained output: how the answer changes with each input."""
+    x = model.continuous(batch.inputs)
+    parts = [g for _, _, _, g in gradients(model, batch, 1, lambda s, _: x[s], output)]
+    return torch.cat(parts)
+
+
+@method(
+    "input_x_gradient",
+    needs=["gradients"],
+    passes=_once,
+    family="gradients",
+    cite="shrikumar2016",
+    title="Input x gradient",
+)
+def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
+    """The input times the gradient: the first-order share of each input in the answer."""
+    x = model.continuous(batch.inputs)
+    return torch.cat(
+        [p * g for _, _, p, g in gradients(model, batch, 1, lambda s, _: x[s], output)]
+    )
+
+
+def _per_step(options: Mapping[str, Any]) -> Passes:
+    return Passes(forward=options["steps"], backward=options["steps"])
+
+
+@method(
+    "integrated_gradients",
+    needs=["gradients"],
+    passes=_per_step,
+    family="gradients",
+    cite="sundararajan2017",
+    title="Integrated gradients",
+)
+def integrated_gradients(
+    model: Model,
+    batch: Batch,
+    *,
+    steps: Annotated[int, Field(ge=1)] = 50,
+    baseline: FillChoice = "zero",
+    output: Output = "logit",
+) -> Tensor:
+    """(x - b) times the mean gradient on the straight way from a baseline b to x.
+
+    The integral is taken by Gauss-Legendre quadrature with `steps` nodes.
+    """
+    x = model.continuous(batch.inputs)
+    start = model.continuous(all_absent(batch, baseline))
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+    alpha = torch.as_tensor((nodes + 1) / 2).to(x)
+    weight = torch.as_tensor(weights / 2).to(x)
+    ones = [1] * (x.ndim - 1)
+
+    def place(samples: Tensor, rows: Tensor) -> Tensor:
+        return torch.lerp(start[samples], x[samples], alpha[rows].reshape(-1, *ones))
+
+    mean = torch.zeros_like(x)
+    for samples, rows, _, gradient in gradients(model, batch, steps, place, output):
+        mean.index_add_(0, samples, gradient * weight[rows].reshape(-1, *ones))
+    return (x - start) * mean

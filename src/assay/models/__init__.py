@@ -1,0 +1,1 @@
+"""What is explained: networks with their weights, and the wrapper for any other."""

@@ -1,0 +1,118 @@
+"""The network as it is run: rows per call, folded batch-norms, memory layout."""
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch import Tensor, nn
+
+from assay.types import Model
+
+
+def choose_micro_batch(example: Tensor) -> int:
+    """Rows per call: small enough for caches on a CPU, large enough to fill a GPU."""
+    numbers = math.prod(example.shape[1:])
+    if example.device.type == "cuda":
+        return int(min(256, max(8, 2 ** round(math.log2(2**25 / numbers)))))
+    return int(min(32, max(4, 2 ** round(math.log2(4 * 3 * 224 * 224 / numbers)))))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The network as the engine runs it, and what was done to it."""
+
+    net: nn.Module
+    done: tuple[str, ...]
+
+
+def prepare_network(model: Model, example: Tensor) -> Prepared:
+    """Look at the network once: fold batch-norms, choose the layout, find the last spatial layer.
+
+    Folding and the channels-last layout are kept only where the logits stay within 1e-5 of the
+    plain network's. A network with hooks is left as it is: a copy could lose what they do.
+    """
+    if isinstance(model.prepared, Prepared):
+        return model.prepared
+    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in model.net.modules())
+    with last_spatial(model) as spatial:
+        plain = model.logits(example)
+    model.spatial_layer = spatial[-1] if spatial else None
+    net, done = model.net, []
+    if not hooked:
+        fused = _fuse(copy.deepcopy(model.net))
+        if fused is not None and _agree(model, fused, example, plain):
+            net, done = fused, ["batch-norm folded"]
+    if not hooked and example.ndim == 4:
+        last = copy.deepcopy(net).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model.channels_last = _agree(model, last, channels_last(example), plain)
+        if model.channels_last:
+            net, done = last, [*done, "channels last"]
+    model.prepared = prepared = Prepared(net, tuple(done))
+    return prepared
+
+
+@contextlib.contextmanager
+def last_spatial(model: Model) -> Iterator[list[str]]:
+    """While the network runs, the names of the modules with a spatial output, in order."""
+    found: list[str] = []
+
+    def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            if isinstance(output, Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
+                found.append(name)
+
+        return hook
+
+    handles = [m.register_forward_hook(note(n)) for n, m in model.net.named_modules()]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def channels_last(images: Tensor) -> Tensor:
+    """The same images with the channels innermost in memory."""
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+def _agree(model: Model, net: nn.Module, example: Tensor, plain: Tensor) -> bool:
+    try:
+        logits = model.logits(example, net=net)
+    except RuntimeError:  # e.g. a `view` that needs the plain layout
+        return False
+    scale = plain.abs().max().clamp(min=1.0)
+    return bool((logits - plain).abs().max() <= 1e-5 * scale)
+
+
+def _fuse(net: nn.Module) -> nn.Module | None:
+    """Fold every batch-norm that directly follows a convolution; None where nothing could be."""
+    try:
+        graph = torch.fx.symbolic_trace(net).graph
+    except Exception:  # tracing runs the user's code on stand-ins: anything may happen
+        return None
+    modules = dict(net.named_modules())
+    calls = [node.target for node in graph.nodes if node.op == "call_module"]
+    folded = False
+    for node in graph.nodes:
+        if node.op != "call_module" or not isinstance(modules[node.target], nn.BatchNorm2d):
+            continue
+        before = node.args[0]
+        if not isinstance(before, torch.fx.Node) or before.op != "call_module":
+            continue
+        convolution, norm = modules[str(before.target)], modules[node.target]
+        once = (
+            len(before.users) == 1 and calls.count(before.target) == calls.count(node.target) == 1
+        )
+        if once and isinstance(convolution, nn.Conv2d) and norm.track_running_stats:
+            fused = torch.nn.utils.fuse_conv_bn_eval(convolution, norm)
+            convolution.weight, convolution.bias = fused.weight, fused.bias
+            parent, _, name = str(node.target).rpartition(".")
+            setattr(modules[parent], name, nn.Identity())
+            folded = True
+    return net.requires_grad_(False) if folded else None

@@ -1,0 +1,162 @@
+"""Any torch network as a model: what assay must know about it beside its weights."""
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from assay.errors import InputError
+from assay.types import Model, Pixels, Preprocess
+
+
+def model(
+    net: nn.Module | Model,
+    *,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    classes: int | Sequence[str] | None = None,
+    cam_layer: str | nn.Module | None = None,
+    output: str | int | Callable[[Any], Tensor] | None = None,
+    name: str | None = None,
+    prepare: Preprocess | None = None,
+) -> Model:
+    """A network as assay takes it; a `Model` passes through.
+
+    Args:
+        net: The network, from a batch of inputs to logits `[batch, classes]`.
+        mean: What was subtracted from pixels in [0, 1], per channel or one number for all.
+        std: What they were then divided by.
+        classes: The names of the classes, or how many there are.
+        cam_layer: The layer CAM methods look at, or its name: the last with a spatial map.
+        output: Where the logits are in what the network returns: a key, a position, a function.
+        name: What the model is called in tables; the network's class by default.
+        prepare: From an image file to the input; only needed for datasets of images.
+
+    Raises:
+        InputError: An argument is not what was expected.
+    """
+    given = {
+        "mean": mean, "std": std, "classes": classes, "cam_layer": cam_layer,
+        "output": output, "name": name, "prepare": prepare,
+    }  # fmt: skip
+    if isinstance(net, Model):
+        extra = [option for option, value in given.items() if value is not None]
+        if extra:
+            raise InputError(
+                f"Expected no `{extra[0]}` beside the ready model `{net.name}`. Give its network, "
+                f"`model.net`, or change the model with `dataclasses.replace`."
+            )
+        return net
+    if not isinstance(net, nn.Module):
+        raise InputError(f"Expected a torch.nn.Module or a `Model`, {_got(net)}.")
+    if prepare is not None and not isinstance(prepare, Preprocess):
+        raise InputError(
+            f"Expected `prepare` to be a `Preprocess`, got {type(prepare).__name__}. "
+            f"Give tensors as data where the network prepares its images in another way."
+        )
+    if not (output is None or callable(output) or isinstance(output, str | int)):
+        raise InputError(
+            f"Expected `output` to be a key, a position or a function, got {type(output).__name__}."
+        )
+    return Model(
+        net=net,
+        name=name or type(net).__name__.lower(),
+        cam_layer=None if cam_layer is None else _layer(net, cam_layer),
+        prepare=prepare,
+        pixels=_pixels(mean, std, prepare),
+        classes=_classes(classes),
+        output=output,
+    )
+
+
+def _got(net: Any) -> str:
+    if inspect.isclass(net) and issubclass(net, nn.Module):
+        return f"got the class `{net.__name__}` itself. Give an instance, with its weights"
+    hint = ". Wrap it in a module" if callable(net) else ""
+    return f"got {type(net).__name__}{hint}"
+
+
+def _pixels(
+    mean: float | Sequence[float] | None,
+    std: float | Sequence[float] | None,
+    prepare: Preprocess | None,
+) -> Pixels | None:
+    if mean is None and std is None:
+        return prepare.pixels if prepare else None
+    if mean is None or std is None:
+        here, absent = ("std", "mean") if mean is None else ("mean", "std")
+        raise InputError(f"Expected `mean` and `std` together, got `{here}` without `{absent}`.")
+    means, stds = _numbers("mean", mean), _numbers("std", std)
+    if isinstance(mean, int | float):
+        means *= len(stds)
+    if isinstance(std, int | float):
+        stds *= len(means)
+    if len(means) != len(stds):
+        raise InputError(
+            f"Expected `mean` and `std` to be of one length, got {len(means)} and {len(stds)}."
+        )
+    if min(stds) <= 0:
+        raise InputError(f"Expected every `std` to be above 0, got {list(stds)}.")
+    pixels = Pixels(means, stds)
+    if prepare and prepare.pixels != pixels:
+        raise InputError(
+            f"Expected `mean` and `std` to be those of `prepare`, got {pixels} beside "
+            f"{prepare.pixels}. Leave them out: `prepare` says it."
+        )
+    return pixels
+
+
+def _numbers(what: str, value: float | Sequence[float]) -> tuple[float, ...]:
+    try:
+        given = [value] if isinstance(value, int | float) else value
+        numbers = tuple(float(number) for number in given)
+    except (TypeError, ValueError):
+        numbers = ()
+    if not numbers or isinstance(value, str) or not all(map(math.isfinite, numbers)):
+        raise InputError(f"Expected `{what}` to be one number per channel, got {value!r}.")
+    return numbers
+
+
+def _classes(classes: int | Sequence[str] | None) -> tuple[str, ...] | None:
+    if classes is None:
+        return None
+    if isinstance(classes, int) and not isinstance(classes, bool) and classes > 0:
+        return tuple(str(number) for number in range(classes))
+    if isinstance(classes, Sequence) and not isinstance(classes, str) and len(classes):
+        return tuple(str(label) for label in classes)
+    raise InputError(
+        f"Expected `classes` to be a count or the names of the classes, got {classes!r}."
+    )
+
+
+def _layer(net: nn.Module, layer: str | nn.Module) -> str:
+    """The name of a layer of the network."""
+    layers: dict[str, nn.Module] = dict(net.named_modules(remove_duplicate=False))
+    layers.pop("", None)
+    if isinstance(layer, nn.Module):
+        for name, module in layers.items():
+            if module is layer:
+                return name
+        raise InputError(
+            f"Expected `cam_layer` to be a layer of `{type(net).__name__}`, got a "
+            f"{type(layer).__name__} that is not in it. {_children(net)}"
+        )
+    if not isinstance(layer, str):
+        raise InputError(
+            f"Expected `cam_layer` to be a module or its name, got {type(layer).__name__}."
+        )
+    if layer not in layers:
+        near = difflib.get_close_matches(layer, layers, n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
+        raise InputError(
+            f"Expected `cam_layer` to be a layer of `{type(net).__name__}`, got `{layer}`. "
+            f"{hint}{_children(net)}"
+        )
+    return layer
+
+
+def _children(net: nn.Module) -> str:
+    return f"Its layers: {', '.join(name for name, _ in net.named_children()) or 'none'}."

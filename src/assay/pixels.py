@@ -1,0 +1,59 @@
+"""Between pictures and model inputs: normalisation, resize and crop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """How model inputs relate to pixels in [0, 1]: `input = (pixel - mean) / std` per channel."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def to_input(self, value: float | Sequence[float]) -> Tensor:  # [C, 1, 1]
+        """A pixel colour as the model sees it."""
+        mean, std = torch.tensor(self.mean), torch.tensor(self.std)
+        return ((torch.as_tensor(value, dtype=mean.dtype) - mean) / std)[:, None, None]
+
+    def to_pixels(self, inputs: Tensor) -> Tensor:  # [..., C, H, W]
+        """Model inputs as pixels in [0, 1]."""
+        shape = (-1, 1, 1)
+        mean, std = (inputs.new_tensor(v).reshape(shape) for v in (self.mean, self.std))
+        return (inputs * std + mean).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """A network's own way from an image file to its input: resize, centre crop, normalise."""
+
+    size: int
+    pixels: Pixels
+    resize: int | None = None  # length of the shorter side before the crop; None = `size`
+
+    def __call__(self, image: Image.Image) -> Tensor:  # [3, size, size]
+        """The image as the network's input."""
+        cropped = self._crop(image.convert("RGB"), Image.Resampling.BICUBIC)
+        x = torch.frombuffer(bytearray(cropped.tobytes()), dtype=torch.uint8)
+        x = x.reshape(self.size, self.size, 3).permute(2, 0, 1).float() / 255
+        mean, std = (torch.tensor(v)[:, None, None] for v in (self.pixels.mean, self.pixels.std))
+        return (x - mean) / std
+
+    def mask(self, mask: Image.Image) -> Tensor:  # [size, size]
+        """A truth mask under the same resize and crop, without blending its values."""
+        cropped = self._crop(mask.convert("L"), Image.Resampling.NEAREST)
+        flat = torch.frombuffer(bytearray(cropped.tobytes()), dtype=torch.uint8)
+        return (flat.reshape(self.size, self.size) > 127).float()
+
+    def _crop(self, image: Image.Image, how: Image.Resampling) -> Image.Image:
+        short = self.resize or self.size
+        scale = short / min(image.size)
+        width, height = (max(short, round(side * scale)) for side in image.size)
+        if (width, height) != image.size:
+            image = image.resize((width, height), how)
+        left, top = (width - self.size + 1) // 2, (height - self.size + 1) // 2
+        return image.crop((left, top, left + self.size, top + self.size))

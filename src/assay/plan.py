@@ -1,0 +1,189 @@
+"""From a suite to work: plug-ins built, samples cut into shards, cells named by content."""
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from assay import registry
+from assay.data.memory import as_dataset
+from assay.errors import InputError
+from assay.models.wrap import model as as_model
+from assay.spec import Choice, Spec, choose
+from assay.types import Batch, Dataset, Model
+
+SHARD = 64  # samples that one process explains and scores together
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One chunk of one dataset, for one model and seed: the unit of work."""
+
+    id: str
+    dataset: str
+    model: str
+    seed: int
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Everything a run needs, resolved."""
+
+    spec: Spec
+    datasets: Mapping[str, Dataset]
+    models: Mapping[str, Model]
+    methods: tuple[Choice, ...]
+    protocols: tuple[Choice, ...]
+    live: tuple[str, ...] = field(default=())  # what exists in this process only
+
+    @functools.cached_property
+    def shards(self) -> list[Shard]:
+        """The work in the suite's order."""
+        return [
+            Shard(_shard_id(dataset, model, seed, chunk), dataset, model, seed, chunk)
+            for dataset in self.datasets
+            for model in self.models
+            for seed in self.spec.seeds
+            for chunk in self._chunks(dataset)
+        ]
+
+    def samples(self, dataset: str) -> tuple[str, ...]:
+        """The ids that are used: all, or a fixed draw of `limit` of them in their own order."""
+        ids = self.datasets[dataset].ids
+        if self.spec.limit is None or self.spec.limit >= len(ids):
+            return ids
+        drawn = sorted(ids, key=lambda i: hashlib.sha256(f"limit\0{i}".encode()).digest())
+        chosen = set(drawn[: self.spec.limit])
+        return tuple(i for i in ids if i in chosen)
+
+    def _chunks(self, dataset: str) -> list[tuple[str, ...]]:
+        ids = self.samples(dataset)
+        return [ids[i : i + SHARD] for i in range(0, len(ids), SHARD)]
+
+    def batch(self, shard: Shard, samples: tuple[str, ...] | None = None) -> Batch:
+        """The samples of a shard as the model wants them, with the targets the suite asks for."""
+        dataset, model = self.datasets[shard.dataset], self.models[shard.model]
+        if dataset.modality != model.modality:
+            raise InputError(
+                f"Expected dataset `{shard.dataset}` to hold {model.modality}s for model "
+                f"`{shard.model}`, got {dataset.modality}s."
+            )
+        unknown = None
+        if self.spec.target == "predicted" or "labels" not in dataset.has:
+            unknown = torch.full((len(samples or shard.samples),), -1)
+        batch = dataset.batch(
+            samples or shard.samples,
+            model.prepare,
+            seed=shard.seed,
+            pixels=model.pixels,
+            targets=unknown,
+        )
+        return _cast(batch, model)
+
+    def missing(self, shard: Shard, choice: Choice) -> list[str]:
+        """What a plug-in needs and neither dataset nor model has."""
+        has = self.datasets[shard.dataset].has | self.models[shard.model].has
+        return sorted(choice.plugin.needs - has)
+
+    @functools.cache  # noqa: B019 - lives as long as the run
+    def _base(self, dataset: str, model: str, seed: int) -> dict[str, Any]:
+        m = self.models[model]
+        return {
+            "data": self.datasets[dataset].fingerprint,
+            "weights": m.weights_hash,
+            "checkpoint": m.checkpoint,
+            "model": repr((m.prepare, m.pixels, m.cam_layer, m.output)),
+            "target": self.spec.target,
+            "seed": seed,
+        }
+
+    def responses_key(self, shard: Shard, group: str) -> str:
+        """Identifies answers that do not depend on an attribution."""
+        base = self._base(shard.dataset, shard.model, shard.seed)
+        return registry.identity({**base, "group": group})
+
+    def maps_key(self, shard: Shard, method: Choice) -> str:
+        """Identifies a method's maps."""
+        base = self._base(shard.dataset, shard.model, shard.seed)
+        return registry.identity({**base, "method": method.key})
+
+    def cell(self, shard: Shard, method: Choice, protocol: Choice) -> str:
+        """Identifies a method under a protocol."""
+        base = self._base(shard.dataset, shard.model, shard.seed)
+        return registry.identity({**base, "method": method.key, "protocol": protocol.key})
+
+    def piece(self, shard: Shard, method: Choice, protocol: Choice) -> str:
+        """The name of the files of one cell in one shard."""
+        return f"{self.cell(shard, method, protocol)}-{shard.id}"
+
+
+def resolve(spec: Spec, device: str | None = None) -> Plan:
+    """Build what a suite names; live datasets, modules and methods may stand among the names."""
+    datasets, live_data = _build("dataset", spec.datasets)
+    models, live_models = _build("model", spec.models)
+    for name, model in models.items():
+        if device is not None:
+            model.net.to(device)
+        if not isinstance(model.net, nn.Module):
+            raise InputError(f"Expected model `{name}` to hold a torch.nn.Module.")
+    methods, protocols = choose("method", spec.methods), choose("protocol", spec.protocols)
+    live_methods = [c.label for c in methods if getattr(c.plugin, "family", "") == "given"]
+    return Plan(
+        spec,
+        datasets,
+        models,
+        tuple(methods),
+        tuple(protocols),
+        (*live_data, *live_models, *live_methods),
+    )
+
+
+def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
+    built: dict[str, Any] = {}
+    live: list[str] = []
+    for item in items:
+        if isinstance(item, Dataset | Model):
+            thing, label = item, item.name
+            live.append(label)
+        elif isinstance(item, nn.Module):
+            thing = as_model(item)
+            label = thing.name
+            live.append(label)
+        elif isinstance(item, tuple):
+            thing = as_dataset(item)
+            label = thing.name
+            live.append(label)
+        else:
+            name, options = registry.pick(item)
+            own = options.pop("label", None)
+            plugin = registry.get(kind, name)
+            configured = plugin.configure(options)
+            thing = plugin.function(**configured)
+            label = own or (
+                name
+                if set(options) <= {"path", "weights"}
+                else registry.label(name, configured, plugin.defaults)
+            )
+        if label in built:
+            raise InputError(
+                f"Expected each {kind} once, got `{label}` twice; give one a `label:`."
+            )
+        built[label] = thing
+    return built, live
+
+
+def _cast(batch: Batch, model: Model) -> Batch:
+    batch = batch.to(model.device)
+    if batch.inputs.is_floating_point() and batch.inputs.dtype != model.dtype:
+        batch = replace(batch, inputs=batch.inputs.to(model.dtype))
+    return batch
+
+
+def _shard_id(dataset: str, model: str, seed: int, samples: tuple[str, ...]) -> str:
+    text = "\0".join((dataset, model, str(seed), *samples))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

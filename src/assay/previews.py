@@ -1,0 +1,72 @@
+"""What the page shows of a shard beside its scores: accuracy, and small pictures of the samples."""
+
+import re
+from typing import Any
+
+from PIL import Image
+
+from assay.interventions import Engine
+from assay.plan import Plan, Shard
+from assay.store import Store
+
+PREVIEWS = 24  # photographs per dataset that are kept for the page
+
+
+def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[str, Any]:
+    """How often the model is right, what the shard cost, and its first samples as pictures."""
+    batch, clean = engine.batch, engine.clean
+    right = None if batch.labels is None else int((clean.predicted[:, 0] == batch.labels).sum())
+    wanted = set(plan.samples(shard.dataset)[:PREVIEWS])
+    chosen = [b for b, sample in enumerate(batch.ids) if sample in wanted]
+    pictures = batch.inputs.ndim == 4
+    return {
+        "dataset": shard.dataset,
+        "model": shard.model,
+        "n": len(batch),
+        "correct": right,
+        "micro_batch": engine.model.micro_batch,
+        "forwards": engine.counter.rows,
+        "calls": engine.counter.calls,
+        "previews": [_preview(plan, shard, engine, store, b) for b in chosen] if pictures else [],
+    }
+
+
+def _preview(plan: Plan, shard: Shard, engine: Engine, store: Store, b: int) -> dict[str, Any]:
+    batch, clean = engine.batch, engine.clean
+    file = f"{_file_name(shard.dataset)}/{_file_name(batch.ids[b])}.jpg"
+    picture = _picture(engine, b)
+    store.write(store.path("previews", file), lambda p: picture.save(p, "JPEG", quality=88))
+    label = None if batch.labels is None else int(batch.labels[b])
+    predicted = int(clean.predicted[b, 0])
+    return {
+        "sample": batch.ids[b],
+        "label": label,
+        "label_name": _class_name(plan, shard, label),
+        "predicted": predicted,
+        "predicted_name": _class_name(plan, shard, predicted),
+        "probability": float(clean.probability[b, 0]),
+        "image": file,
+    }
+
+
+def _picture(engine: Engine, b: int) -> Image.Image:
+    x = engine.batch.inputs[b].float().cpu()
+    if engine.batch.pixels is not None:
+        x = engine.batch.pixels.to_pixels(x)
+    else:  # only for the eye: the darkest value black, the brightest white
+        x = (x - x.min()) / (x.max() - x.min()).clamp(min=1e-12)
+    x = x[:3] if len(x) >= 3 else x[:1].expand(3, -1, -1)
+    return Image.fromarray((x.permute(1, 2, 0) * 255).round().byte().numpy())
+
+
+def _class_name(plan: Plan, shard: Shard, index: int | None) -> str:
+    if index is None:
+        return ""
+    known = plan.models[shard.model].classes
+    if known is not None and index < len(known):
+        return str(known[index])
+    return plan.datasets[shard.dataset].classes.get(index, str(index))
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)

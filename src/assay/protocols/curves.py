@@ -1,0 +1,273 @@
+"""Curves: units leave in the order of a map, and the model's answer is watched.
+
+All protocols here are readings of one function, so they share every forward pass: the
+most-relevant-first rows serve `morf`, `abpc`, `deletion` and `accuracy_morf`, the least-relevant-
+first rows `lerf`, `abpc`, `insertion` and `accuracy_lerf`. Insertion is the least-relevant-first
+curve read from its other end.
+"""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from assay import reduce
+from assay.absent import above, below, by_rank
+from assay.errors import InputError
+from assay.features import UnitsChoice, make_units
+from assay.registry import protocol
+from assay.removal import FillChoice
+from assay.types import Case, Response, Scores
+
+Output = Literal["probability", "logit", "log_odds"]
+Order = Literal["most_relevant_first", "least_relevant_first"]
+Steps = Annotated[int, Field(ge=1)] | tuple[float, ...]
+Variant = Literal["exact", "m4"]
+
+
+def curve(
+    case: Case,
+    order: Order,
+    units: UnitsChoice,
+    steps: Steps,
+    fill: FillChoice,
+    variant: Variant = "exact",
+) -> tuple[Response, Tensor]:  # answers [B, K], share removed [K]
+    """The model's answers while units leave in the order of the map.
+
+    `steps` is a number of equal steps, or the shares removed themselves, rising from 0 to 1.
+    `exact` removes exactly that share, equal values in seeded random order. `m4` removes what lies
+    strictly beyond the percentile, as the M4 benchmark does: tied values leave together or never.
+    """
+    features = make_units(case.batch, units)
+    values = features.sum(case.attribution)  # [B, P]
+    shares = removed_shares(steps)
+    first = order == "most_relevant_first"
+    if variant == "exact":
+        absent = by_rank(case.batch, features, values, shares, descending=first)
+        return case.respond(features, absent, fill), torch.tensor(shares, dtype=torch.float64)
+    # The least-relevant-first levels begin at the minimum, so they lag one step behind.
+    kept = [1 - s for s in shares[1:]] if first else shares[:-1]
+    levels = torch.quantile(values, values.new_tensor(kept), dim=1).T  # [B, K]
+    names = [f"{q:.9g}" for q in kept]
+    beyond = (above if first else below)(features, values, levels, names)
+    answers = case.respond(features, beyond, fill)
+    joined = [
+        torch.cat([c, a], 1) for c, a in zip(_parts(case.clean), _parts(answers), strict=True)
+    ]
+    return Response(*joined), torch.tensor(shares, dtype=torch.float64)
+
+
+def removed_shares(steps: Steps) -> list[float]:
+    """The shares removed along a curve."""
+    if isinstance(steps, int):
+        return [k / steps for k in range(steps + 1)]
+    shares = list(steps)
+    if len(shares) < 2 or shares[0] != 0 or shares[-1] != 1 or shares != sorted(set(shares)):
+        raise InputError(f"Expected `steps` to rise from 0 to 1, got {shares}.")
+    return shares
+
+
+def _parts(response: Response) -> tuple[Tensor, Tensor, Tensor]:
+    return response.logit, response.log_prob, response.predicted
+
+
+def _area(values: Tensor, x: Tensor) -> Tensor:
+    return torch.from_numpy(reduce.area(values.double().cpu().numpy(), x.numpy()))
+
+
+def _drop(case: Case, order: Order, output: Output, **settings: object) -> tuple[Tensor, Scores]:
+    answers, x = curve(case, order, **settings)  # type: ignore[arg-type]
+    values = answers.output(output).double()
+    drop = (values[:, :1] - values).mean(1)
+    return values, Scores(drop, {output: values}, x)
+
+
+@protocol(
+    "morf",
+    higher_is_better=True,
+    range=(-1, 1),
+    uses="order",
+    sign_sensitive=True,
+    metric="mean_drop",
+    family="curves",
+    cite="samek2017, li2023m4",
+    title="MoRF drop",
+)
+def morf(
+    case: Case,
+    *,
+    steps: Steps = 20,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+    output: Output = "probability",
+    variant: Variant = "exact",
+) -> Scores:
+    """Mean drop of the target's probability, mean_k(p_0 - p_k); most relevant units first."""
+    return _drop(
+        case, "most_relevant_first", output, units=units, steps=steps, fill=fill, variant=variant
+    )[1]
+
+
+@protocol(
+    "lerf",
+    higher_is_better=False,
+    range=(-1, 1),
+    uses="order",
+    sign_sensitive=True,
+    metric="mean_drop",
+    family="curves",
+    cite="samek2017, li2023m4",
+    title="LeRF drop",
+)
+def lerf(
+    case: Case,
+    *,
+    steps: Steps = 20,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+    output: Output = "probability",
+    variant: Variant = "exact",
+) -> Scores:
+    """Mean drop of the target's probability, mean_k(p_0 - p_k); least relevant units first."""
+    return _drop(
+        case, "least_relevant_first", output, units=units, steps=steps, fill=fill, variant=variant
+    )[1]
+
+
+@protocol(
+    "abpc",
+    higher_is_better=True,
+    range=(-1, 1),
+    uses="order",
+    sign_sensitive=True,
+    metric="mean_gap",
+    family="curves",
+    cite="samek2017, li2023m4",
+    title="ABPC",
+)
+def abpc(
+    case: Case,
+    *,
+    steps: Steps = 20,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+    output: Output = "probability",
+    variant: Variant = "exact",
+) -> Scores:
+    """Mean gap between the least- and the most-relevant-first curve: mean_k(l_k - m_k)."""
+    settings = {"units": units, "steps": steps, "fill": fill, "variant": variant}
+    most, first = _drop(case, "most_relevant_first", output, **settings)
+    least, last = _drop(case, "least_relevant_first", output, **settings)
+    return Scores(first.value - last.value, {"most_first": most, "least_first": least}, first.x)
+
+
+@protocol(
+    "deletion",
+    higher_is_better=False,
+    range=(0, 1),
+    uses="order",
+    sign_sensitive=True,
+    metric="area",
+    family="curves",
+    cite="petsiuk2018",
+    title="Deletion",
+)
+def deletion(
+    case: Case,
+    *,
+    steps: Steps = 20,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+    output: Output = "probability",
+) -> Scores:
+    """Area under the target's probability while the most relevant units leave first."""
+    answers, x = curve(case, "most_relevant_first", units, steps, fill)
+    values = answers.output(output).double()
+    return Scores(_area(values, x), {output: values}, x)
+
+
+@protocol(
+    "insertion",
+    higher_is_better=True,
+    range=(0, 1),
+    uses="order",
+    sign_sensitive=True,
+    metric="area",
+    family="curves",
+    cite="petsiuk2018",
+    title="Insertion",
+)
+def insertion(
+    case: Case,
+    *,
+    steps: Steps = 20,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+    output: Output = "probability",
+) -> Scores:
+    """Area under the target's probability while the most relevant units enter first."""
+    removed = removed_shares(steps)
+    backwards = tuple(1 - s for s in reversed(removed)) if not isinstance(steps, int) else steps
+    answers, x = curve(case, "least_relevant_first", units, backwards, fill)
+    values = answers.output(output).double().flip(1)
+    inserted = (1 - x).flip(0)
+    return Scores(_area(values, inserted), {output: values}, inserted)
+
+
+def _accuracy(
+    case: Case, order: Order, units: UnitsChoice, steps: Steps, fill: FillChoice
+) -> Scores:
+    answers, x = curve(case, order, units, steps, fill)
+    labels = case.batch.labels
+    if labels is None:
+        raise InputError("Expected labels to tell which answers are correct.")
+    correct = (answers.predicted == labels[:, None]).double()
+    return Scores(_area(correct, x), {"correct": correct}, x)
+
+
+@protocol(
+    "accuracy_morf",
+    higher_is_better=False,
+    range=(0, 1),
+    uses="order",
+    sign_sensitive=True,
+    needs=["labels"],
+    metric="area",
+    family="curves",
+    cite="metarank2025",
+    title="Accuracy, MoRF",
+)
+def accuracy_morf(
+    case: Case,
+    *,
+    steps: Steps = 20,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+) -> Scores:
+    """Area under the accuracy while the most relevant units leave first."""
+    return _accuracy(case, "most_relevant_first", units, steps, fill)
+
+
+@protocol(
+    "accuracy_lerf",
+    higher_is_better=True,
+    range=(0, 1),
+    uses="order",
+    sign_sensitive=True,
+    needs=["labels"],
+    metric="area",
+    family="curves",
+    cite="metarank2025",
+    title="Accuracy, LeRF",
+)
+def accuracy_lerf(
+    case: Case,
+    *,
+    steps: Steps = 20,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+) -> Scores:
+    """Area under the accuracy while the least relevant units leave first."""
+    return _accuracy(case, "least_relevant_first", units, steps, fill)

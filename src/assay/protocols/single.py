@@ -1,0 +1,44 @@
+"""Single deletion: one part of the input leaves at a time."""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+
+from assay import reduce
+from assay.absent import each
+from assay.features import make_units
+from assay.registry import protocol
+from assay.removal import FillChoice
+from assay.types import Case, Scores
+
+
+@protocol(
+    "single_deletion",
+    higher_is_better=True,
+    range=(-1, 1),
+    chance=0.0,
+    uses="order",
+    sign_sensitive=True,
+    metric="correlation",
+    family="single",
+    cite="hesse2024",
+    title="Single deletion",
+)
+def single_deletion(
+    case: Case,
+    *,
+    grid: Annotated[int, Field(ge=2)] = 4,
+    fill: FillChoice = "zero",
+    output: Literal["logit", "probability", "log_odds"] = "logit",
+) -> Scores:
+    """Rank correlation between what a cell is said to matter and what its removal costs.
+
+    Spearman over the cells of the summed attribution against f(x) - f(x without the cell); on
+    vectors the cells are the entries.
+    """
+    cells = make_units(case.batch, {"grid": {"side": grid}})
+    answers = case.respond(cells, each(cells), fill).output(output)
+    drops = case.clean.output(output).double() - answers.double()  # [B, P], same for every method
+    said = cells.sum(case.attribution)
+    return Scores(torch.from_numpy(reduce.spearman(said.cpu().numpy(), drops.cpu().numpy())))

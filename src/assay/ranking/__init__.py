@@ -1,0 +1,31 @@
+"""Orders of methods with honest uncertainty; no torch."""
+
+from assay.ranking.intervals import Differences, Interval, mean_interval, paired_differences
+from assay.ranking.leaderboard import Leaderboard, leaderboard
+from assay.ranking.orders import (
+    FEWEST_GROUPS,
+    OverallOrder,
+    ProtocolScores,
+    Ranks,
+    overall_order,
+    positions,
+    resolved,
+    tied_ranks,
+)
+
+__all__ = [
+    "FEWEST_GROUPS",
+    "Differences",
+    "Interval",
+    "Leaderboard",
+    "OverallOrder",
+    "ProtocolScores",
+    "Ranks",
+    "leaderboard",
+    "mean_interval",
+    "overall_order",
+    "paired_differences",
+    "positions",
+    "resolved",
+    "tied_ranks",
+]

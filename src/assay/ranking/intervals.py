@@ -1,0 +1,203 @@
+"""Intervals of a mean and of all paired differences, by the studentised cluster bootstrap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from assay.ranking.resampling import (
+    Floats,
+    group_sums,
+    resample_counts,
+    standard_error,
+    studentised,
+)
+
+# Deviations below this share of the data's magnitude are rounding, not variance.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its interval, and the number of groups that it rests on."""
+
+    mean: float
+    low: float
+    high: float
+    n_groups: int
+
+
+@dataclass(frozen=True)
+class Differences:
+    """All differences `mean[i, j]` = method i minus method j, with simultaneous intervals."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+    n_groups: int
+
+
+def mean_interval(
+    values: ArrayLike,
+    groups: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """Give the mean over samples with its equal-tailed bootstrap-t interval.
+
+    Groups are resampled whole and the standard error is the cluster-robust one of the mean over
+    samples. Equal tails, not symmetric ones: for skewed scores they put the longer arm on the
+    side of the long tail, and at 10 samples they are the ones that keep their level. Where so
+    many resamples lose all variance that a tail is unknown (few distinct values, fewer than
+    about 4 groups) the tail is no shorter than Student's.
+
+    Args:
+        values: Scores, one per sample.
+        groups: What must be resampled together, one label per sample; None is every sample alone.
+        level: Nominal coverage.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the resamples.
+
+    Returns:
+        The interval; its ends are NaN for a single group and equal the mean for constant scores.
+    """
+    scores = _finite(values, ndim=1)[:, None]
+    _check(level, resamples)
+    sums, sizes = group_sums(scores, groups)
+    n_groups = len(sizes)
+    mean = float(sums.sum() / sizes.sum())
+    if n_groups < 2:
+        return Interval(mean, np.nan, np.nan, n_groups)
+    deviations = _deviations(sums, sizes, np.array([mean]), np.abs(scores).max(axis=0))
+    error = float(standard_error(deviations, sizes)[0])
+    if error == 0.0:
+        return Interval(mean, mean, mean, n_groups)
+    draws = np.concatenate(
+        [
+            studentised(counts, deviations, sizes)
+            for counts in resample_counts(n_groups, resamples, seed)
+        ]
+    )[:, 0]
+    below, above = _tails(draws, level, n_groups)
+    return Interval(mean, mean - above * error, mean - below * error, n_groups)
+
+
+def paired_differences(
+    values: ArrayLike,
+    groups: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Differences:
+    """Compare all pairs of methods with intervals that hold for all pairs at once.
+
+    One critical value, the `level` quantile of the largest |t| over all pairs in common
+    resamples of the groups, serves every pair. With few groups and many methods it is
+    conservative, deliberately (97 to 100 % at 10 groups and 15 methods, 95 % at 200 groups):
+    sign-flip weights and Bonferroni's t are nearer to nominal when the methods' scores are
+    distributed alike, but fall to 80-90 % when a skewed score meets a nearly constant one, as a
+    method and a control do, and 10 samples cannot tell the two situations apart. It is never
+    below Student's quantile.
+
+    Args:
+        values: Scores [n, m], one row per sample and one column per method.
+        groups: What must be resampled together, one label per sample; None is every sample alone.
+        level: Nominal coverage of the whole family.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the resamples.
+
+    Returns:
+        The differences [m, m]. Identical columns differ by 0 within [0, 0]; with a single group
+        all ends off the diagonal are NaN.
+    """
+    scores = _finite(values, ndim=2)
+    _check(level, resamples)
+    sums, sizes = group_sums(scores, groups)
+    n_groups, methods = sums.shape
+    first, second = np.triu_indices(methods, 1)
+    means = sums.sum(axis=0) / sizes.sum()
+    largest = np.abs(scores).max(axis=0)
+    scale = np.maximum(largest[first], largest[second])
+    mean = _unless_rounding(means[first] - means[second], scale)
+    low = np.full(len(first), np.nan)
+    high = np.full(len(first), np.nan)
+    if n_groups >= 2:
+        deviations = _deviations(sums[:, first] - sums[:, second], sizes, mean, scale)
+        error = standard_error(deviations, sizes)
+        half = _largest_t(deviations[:, error > 0], sizes, level, resamples, seed) * error
+        low, high = mean - half, mean + half
+    return Differences(
+        _square(mean, -mean, methods),
+        _square(low, -high, methods),
+        _square(high, -low, methods),
+        n_groups,
+    )
+
+
+def _deviations(sums: Floats, sizes: Floats, mean: Floats, scale: Floats) -> Floats:
+    """Centre group sums; a column that is constant but for rounding becomes exactly 0."""
+    deviations: Floats = sums - sizes[:, None] * mean
+    flat = np.abs(deviations).max(axis=0) <= ROUNDING * sizes.max() * scale
+    return np.where(flat, 0.0, deviations)
+
+
+def _unless_rounding(values: Floats, scale: Floats) -> Floats:
+    return np.where(np.abs(values) <= ROUNDING * scale, 0.0, values)
+
+
+def _tails(draws: Floats, level: float, n_groups: int) -> tuple[float, float]:
+    tail = (1 - level) / 2
+    student = float(stats.t.ppf(1 - tail, n_groups - 1))
+    kept = draws[~np.isnan(draws)]
+    if len(kept) == 0:
+        return -student, student
+    below, above = (float(q) for q in np.quantile(kept, [tail, 1 - tail]))
+    if len(draws) - len(kept) > tail * len(draws):
+        return min(below, -student), max(above, student)
+    return below, above
+
+
+def _largest_t(deviations: Floats, sizes: Floats, level: float, resamples: int, seed: int) -> float:
+    groups, pairs = deviations.shape
+    student = float(stats.t.ppf((1 + level) / 2, groups - 1))
+    if pairs == 0:
+        return student
+    largest = [
+        np.nan_to_num(np.abs(studentised(counts, deviations, sizes)), nan=0.0).max(axis=1)
+        for counts in resample_counts(groups, resamples, seed, columns=pairs)
+    ]
+    return max(student, float(np.quantile(np.concatenate(largest), level)))
+
+
+def _square(upper: Floats, lower: Floats, methods: int) -> Floats:
+    first, second = np.triu_indices(methods, 1)
+    square = np.zeros((methods, methods))
+    square[first, second] = upper
+    square[second, first] = lower
+    return square
+
+
+def _finite(values: ArrayLike, ndim: int) -> Floats:
+    scores: NDArray[Any] = np.asarray(values, dtype=np.float64)
+    if scores.ndim != ndim or scores.size == 0:
+        raise ValueError(
+            f"Expected `values` to have {ndim} dimension(s) and no empty one, "
+            f"got shape {scores.shape}."
+        )
+    if not np.isfinite(scores).all():
+        raise ValueError("Expected `values` to be finite, got NaN or infinity; drop them first.")
+    return scores
+
+
+def _check(level: float, resamples: int) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"Expected `level` to lie between 0 and 1, got {level}.")
+    if resamples < 1:
+        raise ValueError(f"Expected `resamples` to be at least 1, got {resamples}.")

@@ -1,0 +1,83 @@
+"""The overall order of one model's methods over its protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assay.ranking.blocks import Block, model_of
+from assay.ranking.orders import ProtocolScores, overall_order
+from assay.ranking.rows import known
+
+
+def model_order(
+    blocks: Sequence[Block], controls: Mapping[str, str], options: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Order the methods of one model that are ranked in every protocol that ranks any method.
+
+    Args:
+        blocks: All protocols of one dataset, model and checkpoint.
+        controls: Kind of each control by method label; kind `other` stays out of the order.
+        options: Keywords of `overall_order`: level, resamples, seed.
+
+    Returns:
+        One row per method in order, and one row per reason for which a method is left out.
+    """
+    used = [
+        block
+        for block in blocks
+        if block.common and any(entry.method not in controls for entry in block.ranked)
+    ]
+    key = dict(zip(("dataset", "model", "checkpoint"), model_of(blocks[0]), strict=True))
+    names = sorted({entry.method for block in blocks for entry in block.entries})
+    reasons = {name: _reasons(name, used, controls) for name in names}
+    left_out = [
+        {**key, "method": name, "protocol": protocol, "reason": reason}
+        for name in names
+        for protocol, reason in reasons[name]
+    ]
+    kept = [name for name in names if not reasons[name]]
+    if not kept:
+        return [], left_out
+    order = overall_order([_scores(block, kept) for block in used], **options)
+    rows = [
+        {
+            **key,
+            "method": name,
+            "control": controls.get(name, ""),
+            "mean_rank": float(order.mean_rank[i]),
+            "low": known(float(order.low[i])),
+            "high": known(float(order.high[i])),
+            "position": int(order.position[i]),
+            "first_share": known(float(order.first_share[i])),
+            "n_groups": order.n_groups,
+            "protocols": len(used),
+        }
+        for i, name in enumerate(kept)
+    ]
+    return sorted(rows, key=lambda row: (row["position"], row["method"])), left_out
+
+
+def _reasons(
+    name: str, used: Sequence[Block], controls: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Say where and why a method cannot be in the order; nothing if it can."""
+    if controls.get(name) == "other":
+        return [("", "control that is no floor")]
+    if not used:
+        return [("", "no protocol ranks a method")]
+    statuses = [
+        (block.protocol, next((e.status for e in block.entries if e.method == name), "absent"))
+        for block in used
+    ]
+    return [(protocol, status) for protocol, status in statuses if status != "ok"]
+
+
+def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
+    entries = {entry.method: entry for entry in block.ranked}
+    common = block.common
+    return ProtocolScores(
+        values=block.matrix([entries[name] for name in names]),
+        groups=None if common == [""] else block.groups_of(common),
+        higher_is_better=block.higher_is_better,
+    )

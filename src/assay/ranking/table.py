@@ -1,0 +1,189 @@
+"""Formats of a leaderboard: Arrow, CSV, LaTeX, HTML and aligned text."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+Row = Mapping[str, Any]
+
+SCHEMA = pa.schema(
+    [
+        ("dataset", pa.string()),
+        ("model", pa.string()),
+        ("checkpoint", pa.string()),
+        ("protocol", pa.string()),
+        ("method", pa.string()),
+        ("mean", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("rank", pa.int64()),
+        ("n", pa.int64()),
+        ("status", pa.string()),
+        ("method_options", pa.string()),
+        ("protocol_options", pa.string()),
+        ("metric", pa.string()),
+        ("n_groups", pa.int64()),
+        ("n_common", pa.int64()),
+        ("ties_broken", pa.bool_()),
+        ("failed", pa.int64()),
+        ("degenerate", pa.int64()),
+        ("higher_is_better", pa.bool_()),
+        ("control", pa.string()),
+        ("minus_random", pa.float64()),
+        ("minus_random_low", pa.float64()),
+        ("minus_random_high", pa.float64()),
+        ("minus_control", pa.float64()),
+        ("minus_control_low", pa.float64()),
+        ("minus_control_high", pa.float64()),
+        ("best_control", pa.string()),
+        ("below_control", pa.bool_()),
+        ("clearly_below", pa.bool_()),
+    ]
+)
+
+UNRANKED: Mapping[str, Any] = dict.fromkeys(
+    (
+        "rank", "ties_broken", "n_common", "minus_random", "minus_random_low", "minus_random_high",
+        "minus_control", "minus_control_low", "minus_control_high", "best_control",
+        "below_control", "clearly_below",
+    )
+)  # fmt: skip
+
+HEADER = ("rank", "method", "mean", "interval", "n", "vs best control", "note")
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+
+
+def to_arrow(rows: Sequence[Row]) -> pa.Table:
+    """Give rows as an Arrow table with the fixed schema, null where nothing is known."""
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=SCHEMA)
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Give all columns as CSV, empty where nothing is known."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(SCHEMA.names)
+    writer.writerows([row[name] for name in SCHEMA.names] for row in rows)
+    return out.getvalue()
+
+
+def to_text(rows: Sequence[Row]) -> str:
+    """Give an aligned table, one part per protocol, for a terminal."""
+    if not rows:
+        return "Leaderboard: no rows"
+    parts = []
+    for title, part in _parts(rows):
+        cells = [HEADER, *(_cells(row) for row in part)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+        parts.append("\n".join([title, *(f"  {line}" for line in lines)]))
+    return "\n\n".join(parts)
+
+
+def to_html(rows: Sequence[Row]) -> str:
+    """Give a plain HTML table, one part per protocol, for a notebook."""
+    head = "".join(f"<th>{name}</th>" for name in HEADER)
+    body = []
+    for title, part in _parts(rows):
+        body.append(f'<tr><th colspan="{len(HEADER)}">{html.escape(title)}</th></tr>')
+        for row in part:
+            cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row))
+            body.append(f"<tr>{cells}</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+
+
+def to_latex(rows: Sequence[Row]) -> str:
+    """Give a booktabs table; bold are the methods of rank 1, ties included, where ranks differ."""
+    lines = [r"\begin{tabular}{rlrlrrl}", r"\toprule"]
+    lines.append(" & ".join(map(_escape, HEADER)) + r" \\")
+    for title, part in _parts(rows):
+        lines += [r"\midrule", rf"\multicolumn{{7}}{{l}}{{{_escape(title)}}} \\", r"\midrule"]
+        best = _best_methods(part)
+        for row in part:
+            cells = [_escape(cell) for cell in _cells(row)]
+            if row["method"] in best:
+                cells[1:3] = [rf"\textbf{{{cell}}}" for cell in cells[1:3]]
+            lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def written(text: str, path: str | Path | None) -> str:
+    """Give the text back, having written it to `path` if there is one."""
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
+
+
+def _best_methods(rows: Sequence[Row]) -> set[str]:
+    """Name the first: all of rank 1, but none where too few samples leave everyone at rank 1."""
+    return {row["method"] for row in rows if row["rank"] == 1 and row["ties_broken"]}
+
+
+def _parts(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    return [(title, list(part)) for title, part in groupby(rows, key=_title)]
+
+
+def _title(row: Row) -> str:
+    place = " / ".join(row[name] for name in ("dataset", "model", "checkpoint") if row[name])
+    better = "higher" if row["higher_is_better"] else "lower"
+    metric = f" {row['metric']}" if row["metric"] else ""
+    return f"{place}: {row['protocol']}{metric}, {better} is better"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        "-" if row["rank"] is None else str(row["rank"]),
+        row["method"],
+        _number(row["mean"]),
+        _interval(row["low"], row["high"]),
+        str(row["n"]),
+        _against_control(row),
+        _note(row),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+
+
+def _against_control(row: Row) -> str:
+    value = row["minus_control"]
+    if value is None:
+        return ""
+    return f"{value:+.3f} {_interval(row['minus_control_low'], row['minus_control_high'])}".strip()
+
+
+def _note(row: Row) -> str:
+    notes = [] if row["status"] == "ok" else [row["status"]]
+    if row["control"]:
+        notes.append("control")
+    if row["failed"]:
+        notes.append(f"{row['failed']} failed")
+    if row["clearly_below"]:
+        notes.append(f"clearly below {row['best_control']}")
+    elif row["below_control"]:
+        notes.append(f"below {row['best_control']}")
+    if row["ties_broken"] is False:
+        notes.append("too few samples to rank")
+    return ", ".join(notes)
+
+
+def _escape(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)

@@ -1,0 +1,75 @@
+"""What "absent" means: every removal turns a batch and absent units into model inputs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.features import Features, elements
+from assay.registry import Nested, canonical, get, identity, pick
+from assay.types import Batch
+
+FillChoice = Annotated[Any, Nested("fill")]
+
+# (features, absent [n, P], samples [n]) -> inputs [n, ...]
+Removal = Callable[[Features, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Absent positions take the value of a prepared picture of nothing."""
+
+    inputs: Tensor  # [B, ...]
+    nothing: Tensor  # broadcasts to inputs
+
+    def __call__(self, features: Features, absent: Tensor, samples: Tensor) -> Tensor:
+        """The inputs of these samples without their absent units."""
+        gone = features.spread(absent, samples)  # [n, *shape]
+        if self.inputs.ndim > gone.ndim:
+            gone = gone[:, None]
+        nothing = self.nothing[samples] if len(self.nothing) > 1 else self.nothing
+        return torch.where(gone, nothing, self.inputs[samples])
+
+
+def make_removal(batch: Batch, fill: FillChoice) -> Removal:
+    """The removal a fill names: a registered one, or a given tensor."""
+    if isinstance(fill, Tensor):
+        return Replace(batch.inputs, _given(batch, fill))
+    name, options = pick(fill)
+    plugin = get("fill", name)
+    made = plugin.function(batch, **plugin.configure(options))
+    return Replace(batch.inputs, made.to(batch.inputs)) if isinstance(made, Tensor) else made
+
+
+def all_absent(batch: Batch, fill: FillChoice) -> Tensor:
+    """The inputs when everything is gone, shaped like the inputs."""
+    features = elements(batch)
+    everyone = torch.arange(len(batch), device=batch.inputs.device)
+    return make_removal(batch, fill)(features, features.valid, everyone)
+
+
+def fill_key(fill: FillChoice) -> str:
+    """A short text that identifies a fill with its options."""
+    if isinstance(fill, Tensor):
+        return f"given({identity(canonical(fill))})"
+    name, options = pick(fill)
+    plugin = get("fill", name)
+    return f"{name}.{plugin.version}({identity(plugin.configure(options))})"
+
+
+def _given(batch: Batch, value: Tensor) -> Tensor:
+    shape = tuple(batch.inputs.shape[1:])
+    if value.ndim == 1 and len(shape) > 1 and len(value) == shape[0]:
+        value = value.reshape(-1, *[1] * (len(shape) - 1))  # one number per channel
+    trailing = shape[len(shape) - value.ndim :]
+    fits = value.ndim <= len(shape) and all(
+        size in (1, whole) for size, whole in zip(value.shape, trailing, strict=True)
+    )
+    if not fits:
+        raise InputError(
+            f"Expected a fill that broadcasts to one input {shape}, got {tuple(value.shape)}."
+        )
+    return value.to(batch.inputs).expand(1, *shape)

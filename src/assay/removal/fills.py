@@ -1,0 +1,76 @@
+"""Fills: what stands in the place of absent units, broadcast to the inputs."""
+
+import math
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from assay.errors import NotApplicable, PrerequisiteError
+from assay.registry import fill
+from assay.types import Batch, Pixels
+
+
+@fill("zero", title="Zero after normalisation")
+def zero(batch: Batch) -> Tensor:
+    """Zero in the model's input space: for normalised images the mean colour."""
+    return batch.inputs.new_zeros([1] * batch.inputs.ndim)
+
+
+@fill("black", title="Black")
+def black(batch: Batch) -> Tensor:
+    """Pixel value 0."""
+    return _pixels(batch, "black").to_input(0.0)[None]
+
+
+@fill("grey", title="Grey 127")
+def grey(batch: Batch) -> Tensor:
+    """Pixel value 127 of 255."""
+    return _pixels(batch, "grey").to_input(127 / 255)[None]
+
+
+@fill("mean", title="Dataset mean")
+def mean(batch: Batch, *, samples: Annotated[int, Field(ge=1)] = 64) -> Tensor:
+    """The mean of each channel over fixed samples of the dataset (of each entry, for vectors)."""
+    reference = batch.reference(samples)  # [n, C, ...]
+    spatial = list(range(2, reference.ndim))
+    return reference.mean([0, *spatial], keepdim=True)
+
+
+@fill("uniform", title="Uniform noise")
+def uniform(batch: Batch, *, low: float = -1.0, high: float = 1.0) -> Tensor:
+    """Uniform noise in the model's input space, one fixed field per sample."""
+    return low + (high - low) * batch.draw("uniform fill", batch.inputs.shape[1:])
+
+
+@fill("blur", title="Gaussian blur")
+def blur(batch: Batch, *, sigma: Annotated[float, Field(gt=0)] = 10.0) -> Tensor:
+    """The image itself, blurred; sigma in pixels, borders repeated."""
+    if batch.inputs.ndim != 4:
+        raise NotApplicable("Blur exists for images only; these inputs have no height and width.")
+    return gaussian(batch.inputs, sigma)
+
+
+def gaussian(images: Tensor, sigma: float) -> Tensor:  # [B, C, H, W]
+    """Gaussian blur, one axis after the other, cut at three sigma, borders repeated."""
+    radius = math.ceil(3 * sigma)
+    taps = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
+    kernel = torch.exp(-0.5 * (taps / sigma) ** 2)
+    kernel = kernel / kernel.sum()
+    channels = images.shape[1]
+    for shape, pad in (((-1, 1), (0, 0, radius, radius)), ((1, -1), (radius, radius, 0, 0))):
+        weight = kernel.reshape(shape).expand(channels, 1, *kernel.reshape(shape).shape)
+        padded = functional.pad(images, pad, mode="replicate")
+        images = functional.conv2d(padded, weight, groups=channels)
+    return images
+
+
+def _pixels(batch: Batch, name: str) -> Pixels:
+    if batch.pixels is None:
+        raise PrerequisiteError(
+            f"The fill `{name}` is defined in pixels, but it is not known how this model's inputs "
+            f"relate to pixels. Give `mean=` and `std=` to `assay.model`, or use the fill `zero`."
+        )
+    return batch.pixels

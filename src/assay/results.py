@@ -1,0 +1,129 @@
+"""A finished (or half-finished) run, read back: tables, order, page. Imports no torch."""
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from assay.errors import PrerequisiteError
+from assay.spec import Spec, parse_suite
+from assay.store import CURVES, SCORES, Array, Store, query, require_run
+
+if TYPE_CHECKING:
+    from assay.ranking.leaderboard import Leaderboard
+
+
+class Results:
+    """What a run found. `scores` and `curves` are tidy tables; order is that of the suite."""
+
+    def __init__(self, folder: str | Path, keep: Any = None) -> None:
+        """Open the run in `folder`; `keep` is held as long as the results are."""
+        self.store = require_run(folder)
+        self.folder = self.store.folder
+        self.manifest: dict[str, Any] = Store.read_json(self.store.path("manifest.json"))
+        self._keep = keep
+
+    @functools.cached_property
+    def spec(self) -> Spec:
+        """The resolved suite."""
+        return parse_suite(self.store.path("spec.yaml").read_text(), "`spec.yaml`")
+
+    @functools.cached_property
+    def scores(self) -> pa.Table:
+        """One row per sample and metric of every cell."""
+        return self._gather("scores", SCORES, required=True)
+
+    @functools.cached_property
+    def curves(self) -> pa.Table:
+        """The curves behind the scores."""
+        return self._gather("curves", CURVES, required=False)
+
+    @functools.cached_property
+    def cells(self) -> list[dict[str, Any]]:
+        """Provenance of every finished piece: seconds, forwards, status, message."""
+        found = (Store.read_json(self.store.path("cells", f"{p}.json")) for p in self._pieces())
+        return [c for c in found if c is not None]
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The pieces that failed, with their messages."""
+        return [c for c in self.cells if c["status"] == "failed"]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned piece is there."""
+        return all(self.store.path("scores", f"{p}.parquet").exists() for p in self._pieces())
+
+    def leaderboard(self, **options: Any) -> "Leaderboard":
+        """The methods in order, per protocol, with intervals and ties."""
+        from assay.ranking.leaderboard import leaderboard
+
+        methods = self.manifest["methods"]
+        controls = {label: m["control"] for label, m in methods.items() if m["control"]}
+        return leaderboard(self.scores, controls=controls, **options)
+
+    def maps(
+        self, method: str, dataset: str | None = None, model: str | None = None
+    ) -> dict[str, Array]:
+        """The stored maps of a method by sample id."""
+        found: dict[str, Array] = {}
+        for shard in self.manifest["shards"]:
+            if dataset in (None, shard["dataset"]) and model in (None, shard["model"]):
+                path = self.store.path(
+                    "attributions", shard["maps"][method], f"{shard['id']}.safetensors"
+                )
+                read = Store.read_arrays(path)
+                if read is not None:
+                    found.update(zip(shard["samples"], read[0]["maps"], strict=True))
+        return found
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the page, one self-contained HTML file; by default into the run's folder."""
+        from assay.report.page import render
+
+        target = Path(path) if path else self.store.path("report.html")
+        self.store.write(target, lambda p: p.write_text(render(self), encoding="utf-8"))
+        return target
+
+    def query(self, sql: str) -> pa.Table:
+        """SQL over the tables `scores` and `curves`."""
+        return query(sql, scores=self.scores, curves=self.curves)
+
+    def __repr__(self) -> str:
+        """What this is, in one line."""
+        m = self.manifest
+        samples = sum(d["n"] for d in m["datasets"].values())
+        what = f"{len(m['methods'])} methods x {len(m['protocols'])} protocols, {samples} samples"
+        return f"Results({str(self.folder)!r}: {what})"
+
+    def _repr_html_(self) -> str:
+        html: str = self.leaderboard()._repr_html_()
+        return html
+
+    def _pieces(self) -> list[str]:
+        """The planned files, in the suite's order, whatever order they were computed in."""
+        return [
+            f"{cell}-{shard['id']}" for shard in self.manifest["shards"] for cell in shard["cells"]
+        ]
+
+    def _gather(self, kind: str, schema: pa.Schema, *, required: bool) -> pa.Table:
+        tables = []
+        for piece in self._pieces():
+            path = self.store.path(kind, f"{piece}.parquet")
+            table = Store.read_table(path, schema)
+            if table is not None:
+                tables.append(table)
+            elif path.exists():
+                raise PrerequisiteError(
+                    f"`{path}` is not whole. Run `assay run {self.folder}/spec.yaml --out "
+                    f"{self.folder}` again: it computes what is missing and keeps the rest."
+                )
+        if not tables and required:
+            raise PrerequisiteError(f"The run in `{self.folder}` has no scores yet; run it again.")
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def load(folder: str | Path) -> Results:
+    """The results of a run from its folder."""
+    return Results(folder)

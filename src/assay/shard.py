@@ -1,0 +1,334 @@
+"""One shard of a run: explain its samples with every method, score them under every protocol."""
+
+import json
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from assay import registry
+from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.interventions import Arrays, Counter, Engine, Shelf
+from assay.methods import raw_map, reduce_map
+from assay.models.prepare import channels_last, prepare_network
+from assay.plan import Plan, Shard
+from assay.previews import summarise
+from assay.spec import Choice
+from assay.store import CURVES, SCORES, Store
+from assay.types import Case, Scores
+
+
+@dataclass
+class ShardRun:
+    """The work on one shard; nothing that is finished is done again."""
+
+    plan: Plan
+    shard: Shard
+    store: Store
+    listen: Callable[[int], None] = lambda rows: None
+    keep_maps: bool = True
+    _raws: dict[str, Tensor] = field(default_factory=dict)  # the last method's raw maps
+
+    def __call__(self) -> None:
+        """Do what is missing."""
+        model = self.plan.models[self.shard.model]
+        todo = {
+            m.label: [p for p in self.plan.protocols if not self.done(m, p)]
+            for m in self.plan.methods
+        }
+        if not any(todo.values()) and self._path.exists():
+            return
+        started = time.monotonic()
+        counter = Counter(listen=self.listen)
+        with model.evaluating(), torch.no_grad():
+            shelf = ResponseShelf(self.plan, self.shard, self.store)
+            self.engine = make_engine(self.plan, self.shard, counter, shelf)
+            for method in self.plan.methods:
+                if todo[method.label]:
+                    self._method(method, todo[method.label])
+            summary = summarise(self.plan, self.shard, self.engine, self.store)
+            timing = {"seconds": time.monotonic() - started}
+            self.store.write_json(self._path, {**summary, **timing})
+
+    @property
+    def _path(self) -> Path:
+        return self.store.path("shards", f"{self.shard.id}.json")
+
+    def done(self, method: Choice, protocol: Choice) -> bool:
+        """Whether this cell's rows are there, whole and without failure."""
+        piece = self.plan.piece(self.shard, method, protocol)
+        about = Store.read_json(self.store.path("cells", f"{piece}.json"))
+        scores = Store.read_table(self.store.path("scores", f"{piece}.parquet"), SCORES)
+        curves = Store.read_table(self.store.path("curves", f"{piece}.parquet"), CURVES)
+        return (
+            about is not None
+            and scores is not None
+            and curves is not None
+            and about["status"] != "failed"
+        )
+
+    # --- one method ------------------------------------------------------------------------------
+
+    def _method(self, method: Choice, protocols: list[Choice]) -> None:
+        missing = self.plan.missing(self.shard, method)
+        if missing:
+            return self._all(method, protocols, "n/a", f"Needs {', '.join(missing)}.")
+        try:
+            maps, seconds = self._maps(method)
+        except NotApplicable as reason:
+            return self._all(method, protocols, "n/a", str(reason))
+        except PrerequisiteError:
+            raise
+        except Exception as error:
+            return self._all(method, protocols, "failed", _explain(error))
+        broken = ~torch.isfinite(maps).flatten(1).all(1)  # [B]
+        whole = torch.where(
+            broken.reshape(-1, *[1] * (maps.ndim - 1)), torch.zeros_like(maps), maps
+        )
+        self.engine.forget()
+        case = Case(self.engine.batch, whole, self.engine.respond, self.engine.clean)
+        for protocol in protocols:
+            self._score(method, protocol, case, broken, seconds)
+
+    def _maps(self, method: Choice) -> tuple[Tensor, float]:
+        """The method's maps, from an earlier run where they are whole."""
+        key = self.plan.maps_key(self.shard, method)
+        path = self.store.path("attributions", key, f"{self.shard.id}.safetensors")
+        read = Store.read_arrays(path)
+        if read is not None and json.loads(read[1]["samples"]) == list(self.shard.samples):
+            return torch.from_numpy(read[0]["maps"]).to(self.engine.batch.inputs.device), float(
+                read[1]["seconds"]
+            )
+        started = time.monotonic()
+        maps = reduce_map(self._raw(method), self.engine.batch, method.label, **method.reduction)
+        seconds = time.monotonic() - started
+        if self.keep_maps:
+            about = {
+                "samples": json.dumps(self.shard.samples),
+                "method": method.label,
+                "seconds": repr(seconds),
+                "options": json.dumps(registry.canonical(method.shown_options)),
+            }
+            self.store.write_arrays(path, {"maps": maps.cpu().numpy()}, about)
+        return maps, seconds
+
+    def _raw(self, method: Choice) -> Tensor:
+        """What the formula gives; kept while another choice only reduces it differently."""
+        key = method.formula_key
+        if key not in self._raws:
+            batch = self.engine.batch
+            self._raws = {key: raw_map(self.plan.models[self.shard.model], batch, method)}
+            passes = method.plugin.passes(method.options)
+            self.listen((passes.forward + 2 * passes.backward) * len(batch))
+        return self._raws[key]
+
+    # --- one cell --------------------------------------------------------------------------------
+
+    def _score(
+        self, method: Choice, protocol: Choice, case: Case, broken: Tensor, explained: float
+    ) -> None:
+        missing = self.plan.missing(self.shard, protocol)
+        if missing:
+            return self._all(method, [protocol], "n/a", f"Needs {', '.join(missing)}.")
+        started, rows = time.monotonic(), self.engine.counter.rows
+        try:
+            scores = score_case(protocol, case)
+        except NotApplicable as reason:
+            return self._all(method, [protocol], "n/a", str(reason))
+        except PrerequisiteError:
+            raise
+        except Exception as error:
+            return self._all(method, [protocol], "failed", _explain(error))
+        constant, bad = case.constant.cpu().numpy(), broken.cpu().numpy()
+        value = np.where(bad, np.nan, scores.value.numpy())
+        status = np.where(bad, "failed", np.where(constant | np.isnan(value), "degenerate", "ok"))
+        metrics = {protocol.plugin.metric: value}
+        for name, extra in scores.extra.items():
+            metrics[name] = np.where(bad, np.nan, extra.double().cpu().numpy())
+        about = {
+            "seconds": time.monotonic() - started,
+            "explain_seconds": explained,
+            "forwards": self.engine.counter.rows - rows,
+        }
+        failed = f"{int(bad.sum())} of {len(bad)} maps hold NaN or inf." if bad.any() else ""
+        self._write(
+            method,
+            protocol,
+            "failed" if bad.any() else "ok",
+            failed,
+            metrics,
+            status,
+            scores,
+            about,
+        )
+
+    def _all(self, method: Choice, protocols: list[Choice], status: str, message: str) -> None:
+        """The same word for whole cells: one row without a sample."""
+        for protocol in protocols:
+            self._write(method, protocol, status, message, {}, np.array([]), None, {})
+
+    def _write(
+        self,
+        method: Choice,
+        protocol: Choice,
+        status: str,
+        message: str,
+        metrics: dict[str, np.ndarray[Any, Any]],
+        statuses: np.ndarray[Any, Any],
+        scores: Scores | None,
+        about: dict[str, Any],
+    ) -> None:
+        """Provenance and curves first, scores last: a cell is done when its scores are there."""
+        piece = self.plan.piece(self.shard, method, protocol)
+        cell = self.plan.cell(self.shard, method, protocol)
+        facts = {
+            "cell": cell,
+            "shard": self.shard.id,
+            "dataset": self.shard.dataset,
+            "model": self.shard.model,
+            "method": method.label,
+            "protocol": protocol.label,
+            "status": status,
+            "message": message,
+        }
+        self.store.write_json(self.store.path("cells", f"{piece}.json"), {**facts, **about})
+        curves = _curve_table(cell, self.shard, scores)
+        self.store.write_table(self.store.path("curves", f"{piece}.parquet"), curves)
+        table = self._score_table(cell, method, protocol, status, metrics, statuses)
+        self.store.write_table(self.store.path("scores", f"{piece}.parquet"), table)
+
+    def _score_table(
+        self,
+        cell: str,
+        method: Choice,
+        protocol: Choice,
+        status: str,
+        metrics: dict[str, np.ndarray[Any, Any]],
+        statuses: np.ndarray[Any, Any],
+    ) -> pa.Table:
+        fixed = {
+            "cell": cell,
+            "dataset": self.shard.dataset,
+            "model": self.shard.model,
+            "checkpoint": self.plan.models[self.shard.model].checkpoint,
+            "method": method.label,
+            "method_version": method.plugin.version,
+            "method_options": json.dumps(registry.canonical(method.shown_options)),
+            "protocol": protocol.label,
+            "protocol_version": protocol.plugin.version,
+            "protocol_options": json.dumps(registry.canonical(protocol.shown_options)),
+            "target": self.plan.spec.target,
+            "seed": self.shard.seed,
+            "higher_is_better": protocol.plugin.higher_is_better,
+        }
+        headline = protocol.plugin.metric
+        if not metrics:
+            empty = {"sample": "", "group": "", "metric": headline, "value": float("nan")}
+            return pa.Table.from_pylist(
+                [{**fixed, **empty, "status": status, "headline": True}], SCORES
+            )
+        groups = self.engine.batch.groups or self.shard.samples
+        rows = [
+            {
+                **fixed,
+                "sample": sample,
+                "group": group,
+                "metric": metric,
+                "value": float(value),
+                "status": str(state),
+                "headline": metric == headline,
+            }
+            for metric, values in metrics.items()
+            for sample, group, value, state in zip(
+                self.shard.samples, groups, values, statuses, strict=True
+            )
+        ]
+        return pa.Table.from_pylist(rows, SCORES)
+
+
+def make_engine(
+    plan: Plan, shard: Shard, counter: Counter | None = None, shelf: Shelf | None = None
+) -> Engine:
+    """The engine for a shard's samples, on the network as it is run."""
+    model, batch = plan.models[shard.model], plan.batch(shard)
+    try:
+        network = prepare_network(model, batch.inputs[:1]).net
+    except RuntimeError as error:
+        raise InputError(
+            f"Model `{shard.model}` cannot run on inputs of shape {tuple(batch.inputs.shape[1:])} "
+            f"from `{shard.dataset}`: {error}"
+        ) from error
+
+    def forward(inputs: Tensor) -> Tensor:
+        return model.logits(channels_last(inputs) if model.channels_last else inputs, net=network)
+
+    return Engine(model, batch, forward, counter or Counter(), shelf)
+
+
+def score_case(protocol: Choice, case: Case) -> Scores:
+    """Run a protocol; a map without information gets the score that chance gives, where known."""
+    scores = protocol.plugin.function(case, **protocol.options)
+    if not isinstance(scores, Scores) or tuple(scores.value.shape) != (len(case.batch),):
+        raise InputError(f"Expected `{protocol.label}` to give Scores with one value per sample.")
+    value = scores.value.double().cpu()
+    if isinstance(protocol.plugin.chance, float):
+        value = torch.where(case.constant.cpu() & ~value.isnan(), protocol.plugin.chance, value)
+    return replace(scores, value=value)
+
+
+@dataclass(frozen=True)
+class ResponseShelf:
+    """Method-independent answers of one shard on disk."""
+
+    plan: Plan
+    shard: Shard
+    store: Store
+
+    def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
+        """The answers of a group, if all its samples are these."""
+        found = Store.read_arrays(self._path(group))
+        if found is None or json.loads(found[1]["samples"]) != list(self.shard.samples):
+            return None
+        return found
+
+    def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
+        """Keep the answers of a group."""
+        samples = json.dumps(self.shard.samples)
+        self.store.write_arrays(self._path(group), arrays, {**about, "samples": samples})
+
+    def _path(self, group: str) -> Any:
+        key = self.plan.responses_key(self.shard, group)
+        return self.store.path("responses", key, f"{self.shard.id}.safetensors")
+
+
+def _curve_table(cell: str, shard: Shard, scores: Scores | None) -> pa.Table:
+    if scores is None or scores.x is None:
+        return CURVES.empty_table()
+    x = scores.x.double().cpu().numpy()
+    parts = []
+    for name, curve in scores.curves.items():
+        n, k = curve.shape
+        columns: dict[str, Any] = {
+            "cell": [cell] * (n * k),
+            "sample": np.repeat(np.array(shard.samples, dtype=object), k),
+            "seed": np.full(n * k, shard.seed),
+            "name": [name] * (n * k),
+            "step": np.tile(np.arange(k), n),
+            "x": np.tile(x, n),
+            "value": curve.double().cpu().numpy().ravel(),
+        }
+        parts.append(pa.table(columns, schema=CURVES))
+    return pa.concat_tables(parts) if parts else CURVES.empty_table()
+
+
+def _explain(error: Exception) -> str:
+    """The message of an error, and where it came from."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno})"
