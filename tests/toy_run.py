@@ -58,8 +58,8 @@ METHODS = [
     {"shuffled": {"of": "saliency"}},
 ]
 PROTOCOLS = [
-    {"abpc": {"steps": 5}}, {"deletion": {"steps": 5}}, {"accuracy_morf": {"steps": 5}}, "single_deletion",
-    {"sensitivity_n": {"subsets": 5}}, {"infidelity": {"stride": 0.25}},
+    {"abpc": {"steps": 5}}, {"deletion": {"steps": 5}}, {"accuracy_morf": {"steps": 5}},
+    "single_deletion", {"sensitivity_n": {"subsets": 5}}, {"infidelity": {"stride": 0.25}},
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,14 +37,21 @@ def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: in
     """`n` random sets of each size, the same for every method."""
     plan = [(size, i) for size in sizes for i in range(n)]
 
+    kept = max(4, 2**26 // (len(plan) * features.count))  # samples whose sets fit into 64 MB
+
+    @functools.lru_cache(maxsize=kept)
+    def sets_of(b: int) -> Tensor:  # [K, P]
+        able = features.valid[b].nonzero().flatten().cpu()
+        sets = torch.zeros(len(plan), features.count, dtype=torch.bool)
+        for k, size in enumerate(sizes):
+            generator = batch.generator(b, f"subset {features.key} {size}")
+            for row in sets[k * n : (k + 1) * n]:
+                row[able[torch.randperm(len(able), generator=generator)[:size]]] = True
+        return sets
+
     def make(samples: Tensor, rows: Tensor) -> Tensor:
-        sets = torch.zeros(len(samples), features.count, dtype=torch.bool)
-        for k, (b, r) in enumerate(zip(samples.tolist(), rows.tolist(), strict=True)):
-            size, i = plan[r]
-            able = features.valid[b].nonzero().flatten().cpu()
-            generator = batch.generator(b, f"subset {features.key} {size} {i}")
-            sets[k, able[torch.randperm(len(able), generator=generator)[:size]]] = True
-        return sets.to(features.valid.device)
+        pairs = zip(samples.tolist(), rows.tolist(), strict=True)
+        return torch.stack([sets_of(b)[r] for b, r in pairs]).to(features.valid.device)
 
     return Absent("subset", tuple(f"{s}:{i}" for s, i in plan), make, shared=True)
 
@@ -79,16 +87,22 @@ def by_rank(
 
 def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P] int32
     """Each unit's position when sorted by falling value; equal values in seeded random order."""
-    count = features.count
-    shuffle = torch.stack(
-        [torch.randperm(count, generator=batch.generator(b, "ties")) for b in range(len(batch))]
-    ).to(values.device)
     low = torch.where(features.valid, values, -torch.inf)
-    order = low.gather(1, shuffle).argsort(dim=1, descending=True, stable=True)
-    units = shuffle.gather(1, order)  # [B, P], best first
-    position = torch.empty_like(units, dtype=torch.int32)
-    steps = torch.arange(count, dtype=torch.int32, device=values.device).expand_as(units)
-    return position.scatter_(1, units, steps)
+    units = _falling(low)  # [B, P], best first
+    ranked = low.gather(1, units)
+    for b in (ranked[:, 1:] == ranked[:, :-1]).any(1).nonzero().flatten().tolist():
+        generator = batch.generator(b, "ties")
+        shuffle = torch.randperm(features.count, generator=generator).to(low.device)
+        units[b] = shuffle[low[b, shuffle].argsort(descending=True, stable=True)]
+    steps = torch.arange(features.count, dtype=torch.int32, device=low.device).expand_as(units)
+    return torch.empty_like(steps, memory_format=torch.contiguous_format).scatter_(1, units, steps)
+
+
+def _falling(values: Tensor) -> Tensor:
+    """The order of falling values; equal ones in any order. NumPy sorts faster on a CPU."""
+    if values.device.type != "cpu":
+        return values.argsort(dim=1, descending=True)
+    return torch.from_numpy(np.argsort(-values.numpy(), axis=1))
 
 
 def above(features: Features, values: Tensor, levels: Tensor, names: Sequence[str]) -> Absent:

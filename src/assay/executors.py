@@ -1,11 +1,12 @@
 """Who does the shards: this process, or several; they share nothing but files."""
 
+import contextlib
+import ctypes
 import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,7 @@ class Settings:
     micro_batch: dict[str, int] = field(default_factory=dict)
 
 
-@contextmanager
+@contextlib.contextmanager
 def threads(number: int | None) -> Iterator[None]:
     """A number of threads for torch inside, as before afterwards."""
     before = torch.get_num_threads()
@@ -39,6 +40,17 @@ def threads(number: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what is freed: large batches otherwise pay for fresh pages each time.
+
+    On Linux a forward pass at 224 pixels takes up to twice as long without this.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library: no such setting
+        library = ctypes.CDLL(None)
+        library.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
+        library.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
 
 
 def apply(plan: Plan, settings: Settings) -> Plan:
@@ -50,6 +62,7 @@ def apply(plan: Plan, settings: Settings) -> Plan:
 
 def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], listen: Listen) -> None:
     """One shard after the other, here."""
+    keep_freed_memory()
     store = Store(settings.folder)
     for shard in shards:
         ShardRun(plan, shard, store, listen, settings.keep_maps)()
@@ -99,6 +112,7 @@ _WORKER: dict[str, Any] = {}
 def _start(spec: Spec, settings: Settings, queue: Any) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     torch.set_num_threads(1)
+    keep_freed_memory()
     plan = apply(resolve(spec, settings.device), settings)
     _WORKER.update(plan=plan, settings=settings, queue=queue)
 

@@ -1,5 +1,6 @@
 """The units of removal: single entries or pixels, grid cells, overlapping windows."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -34,25 +35,39 @@ class Features:
     @property
     def coverage(self) -> str:
         """Which positions are gone when all units are: equal texts mean equal positions."""
-        whole = self.index is None or bool((self.index >= 0).all())
-        return "everything" if whole and bool(self.valid.all()) else self.key
+        return "everything" if self._whole and bool(self.valid.all()) else self.key
+
+    @functools.cached_property
+    def _whole(self) -> bool:
+        """Whether every position belongs to a unit."""
+        return self.index is None or bool((self.index >= 0).all())
 
     def sum(self, values: Tensor) -> Tensor:  # [B, *shape] -> [B, P]
         """Each unit's total, in double precision so that equal units get equal sums."""
-        flat = values.double().flatten(1)  # [B, N]
+        flat = values.flatten(1)  # [B, N]
         if self.boxes is not None:
-            height, width = self.shape
-            grid = torch.nn.functional.pad(flat.reshape(-1, height, width), (1, 0, 1, 0))
-            area = grid.cumsum(1).cumsum(2)  # [B, H + 1, W + 1]
-            top, left, bottom, right = self.boxes.T
-            inner = area[:, bottom, right] - area[:, top, right]
-            return inner - area[:, bottom, left] + area[:, top, left]
+            return self._box_sums(flat.double())
         if self.index is None:
             return flat
         index = self.index.reshape(-1, flat.shape[1]).expand(len(flat), -1)
-        totals = flat.new_zeros(len(flat), self.count + 1)  # the last column takes the protected
-        index = torch.where(index < 0, self.count, index)
-        return totals.scatter_add_(1, index, flat)[:, : self.count]
+        index = index if self._whole else torch.where(index < 0, self.count, index)
+        totals = flat.new_zeros(len(flat), self.count + 1, dtype=torch.float64)
+        return totals.scatter_add_(1, index, flat.double())[:, : self.count]  # protected: the last
+
+    def _box_sums(self, flat: Tensor) -> Tensor:
+        """Totals over the boxes from running sums in both directions."""
+        grid = torch.nn.functional.pad(flat.reshape(-1, *self.shape), (1, 0, 1, 0))
+        area = grid.cumsum(1).cumsum(2)  # [B, H + 1, W + 1]
+        top, left, bottom, right = self._corners
+        inner = area[:, bottom, right] - area[:, top, right]
+        return inner - area[:, bottom, left] + area[:, top, left]
+
+    @property
+    def _corners(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if self.boxes is None:
+            raise InputError("Expected units made of boxes.")
+        top, left, bottom, right = self.boxes.T
+        return top, left, bottom, right
 
     def spread(self, absent: Tensor, samples: Tensor) -> Tensor:  # [n, P] -> [n, *shape]
         """Which positions are absent when these units are."""
@@ -60,20 +75,19 @@ class Features:
             return self._cover(absent)
         if self.index is None:
             return absent.reshape(-1, *self.shape)
-        index = self.index if self.index.ndim == len(self.shape) else self.index[samples]
-        inside = index.clamp(min=0)
-        if inside.ndim == len(self.shape):
+        one_for_all = self.index.ndim == len(self.shape)
+        index = self.index if one_for_all else self.index[samples]
+        inside = index if self._whole else index.clamp(min=0)
+        if one_for_all:
             gone = absent[:, inside]
         else:
             gone = absent.gather(1, inside.flatten(1)).reshape(-1, *self.shape)
-        return gone & (index >= 0)
+        return gone if self._whole else gone & (index >= 0)
 
     def _cover(self, absent: Tensor) -> Tensor:
         """The union of the absent boxes, by counting at their corners and summing up."""
         height, width = self.shape
-        if self.boxes is None:
-            raise InputError("Expected units made of boxes.")
-        top, left, bottom, right = self.boxes.T
+        top, left, bottom, right = self._corners
         corners = torch.zeros(
             len(absent), (height + 1) * (width + 1), dtype=torch.int32, device=absent.device
         )

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,10 @@ from assay.models.wrap import model as as_model
 from assay.spec import Choice, Spec, choose
 from assay.types import Batch, Dataset, Model
 
-SHARD = 64  # samples that one process explains and scores together
+# Samples that one process explains and scores together. The first shards are small, so that few
+# samples already keep several workers busy; where they begin does not depend on how many follow.
+SHARDS = (8, 8, 16, 16, 32, 32)
+LATER_SHARDS = 64
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,10 @@ class Plan:
 
     def _chunks(self, dataset: str) -> list[tuple[str, ...]]:
         ids = self.samples(dataset)
-        return [ids[i : i + SHARD] for i in range(0, len(ids), SHARD)]
+        sizes = itertools.chain(SHARDS, itertools.repeat(LATER_SHARDS))
+        starts = itertools.takewhile(lambda s: s < len(ids), itertools.accumulate(sizes, initial=0))
+        cuts = [*starts, len(ids)]
+        return [ids[a:b] for a, b in itertools.pairwise(cuts)]
 
     def batch(self, shard: Shard, samples: tuple[str, ...] | None = None) -> Batch:
         """The samples of a shard as the model wants them, with the targets the suite asks for."""

@@ -16,7 +16,8 @@ def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[st
     """How often the model is right, what the shard cost, and its first samples as pictures."""
     batch, clean = engine.batch, engine.clean
     right = None if batch.labels is None else int((clean.predicted[:, 0] == batch.labels).sum())
-    wanted = set(plan.samples(shard.dataset)[:PREVIEWS])
+    everyone = plan.samples(shard.dataset)
+    wanted = set(everyone[:: max(1, len(everyone) // PREVIEWS)])
     chosen = [b for b, sample in enumerate(batch.ids) if sample in wanted]
     pictures = batch.inputs.ndim == 4
     return {
@@ -40,6 +41,7 @@ def _preview(plan: Plan, shard: Shard, engine: Engine, store: Store, b: int) -> 
     predicted = int(clean.predicted[b, 0])
     return {
         "sample": batch.ids[b],
+        "model": shard.model,
         "label": label,
         "label_name": _class_name(plan, shard, label),
         "predicted": predicted,

@@ -259,10 +259,7 @@ def _write_manifest(
     store.write(store.path("spec.yaml"), lambda p: p.write_text(plan.spec.dump()))
     store.write_json(store.path("manifest.json"), manifest)
     for name in plan.datasets:
-        first = next(iter(plan.models))
-        shown = [
-            p for s in known if (s["dataset"], s["model"]) == (name, first) for p in s["previews"]
-        ]
+        shown = [p for s in known if s["dataset"] == name for p in s["previews"]]
         if shown:
             store.write_json(store.path("previews", f"{name}.json"), shown)
 

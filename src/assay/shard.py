@@ -170,9 +170,12 @@ class ShardRun:
         )
 
     def _all(self, method: Choice, protocols: list[Choice], status: str, message: str) -> None:
-        """The same word for whole cells: one row without a sample."""
+        """The same word for every sample of whole cells."""
+        size = len(self.shard.samples)
         for protocol in protocols:
-            self._write(method, protocol, status, message, {}, np.array([]), None, {})
+            nothing = {protocol.plugin.metric: np.full(size, np.nan)}
+            words = np.full(size, status)
+            self._write(method, protocol, status, message, nothing, words, None, {})
 
     def _write(
         self,
@@ -201,7 +204,7 @@ class ShardRun:
         self.store.write_json(self.store.path("cells", f"{piece}.json"), {**facts, **about})
         curves = _curve_table(cell, self.shard, scores)
         self.store.write_table(self.store.path("curves", f"{piece}.parquet"), curves)
-        table = self._score_table(cell, method, protocol, status, metrics, statuses)
+        table = self._score_table(cell, method, protocol, metrics, statuses)
         self.store.write_table(self.store.path("scores", f"{piece}.parquet"), table)
 
     def _score_table(
@@ -209,7 +212,6 @@ class ShardRun:
         cell: str,
         method: Choice,
         protocol: Choice,
-        status: str,
         metrics: dict[str, np.ndarray[Any, Any]],
         statuses: np.ndarray[Any, Any],
     ) -> pa.Table:
@@ -229,11 +231,6 @@ class ShardRun:
             "higher_is_better": protocol.plugin.higher_is_better,
         }
         headline = protocol.plugin.metric
-        if not metrics:
-            empty = {"sample": "", "group": "", "metric": headline, "value": float("nan")}
-            return pa.Table.from_pylist(
-                [{**fixed, **empty, "status": status, "headline": True}], SCORES
-            )
         groups = self.engine.batch.groups or self.shard.samples
         rows = [
             {

@@ -77,7 +77,7 @@ def set_sizes(shares: Shares, count: int) -> list[int]:
 
 def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
     """The map's total over each set, in the same order whatever else is in the batch."""
-    values = features.sum(case.attribution)  # [B, P]
+    values = features.sum(case.attribution).double()  # [B, P]
     if sets.family == "each":
         return values
     rows = torch.arange(len(sets.rows), device=values.device)

@@ -1,0 +1,209 @@
+"""Time over floor, as ratios measured in one run: `make bench`.
+
+The floor is a bare loop over the same ready-made inputs, with the same prepared network and
+micro-batch. Everything runs with one thread and is measured in process CPU time, the protocol and
+its floor in turns, so that a busy machine slows both. `plain` is the same loop over the network as
+it came, in the usual memory layout: what folding and channels-last gain.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from torch import Tensor
+
+from assay.data.memory import as_dataset
+from assay.executors import keep_freed_memory
+from assay.interventions import Engine
+from assay.methods import attribute
+from assay.methods.gradients import explained
+from assay.models.cifar_resnet import CifarResNet
+from assay.models.prepare import channels_last, choose_micro_batch, prepare_network
+from assay.registry import get
+from assay.spec import Choice, choose_one
+from assay.types import Batch, Case, Model
+
+PROTOCOLS: list[Any] = [
+    {"morf": {"steps": 10}},
+    {"lerf": {"steps": 10}},
+    {"abpc": {"steps": 10}},
+    {"deletion": {"steps": 10}},
+    {"insertion": {"steps": 10}},
+    {"accuracy_morf": {"steps": 10}},
+    {"accuracy_lerf": {"steps": 10}},
+    "single_deletion",
+    {"infidelity": {"sizes": (2 / 7,), "stride": 1 / 7}},
+    {"sensitivity_n": {"subsets": 5, "shares": (0.1, 0.25, 0.5)}},
+]
+METHODS: list[Any] = [{"integrated_gradients": {"steps": 20}}]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network, a batch and the ratio it must stay under."""
+
+    title: str
+    model: Model
+    batch: Batch
+    protocol_goal: float
+    method_goal: float
+
+
+def settings() -> list[Setting]:
+    """EfficientNet-Lite0 at 224 pixels and ResNet-20 at 32, on noise."""
+    lite = get("model", "efficientnet_lite0").function()
+    resnet = Model(CifarResNet(20).eval(), "resnet20")
+    return [
+        Setting("EfficientNet-Lite0, 224", lite, _batch(lite, 2, 224), 1.10, 1.15),
+        Setting("ResNet-20, 32", resnet, _batch(resnet, 32, 32), 1.15, 1.15),
+    ]
+
+
+def _batch(model: Model, n: int, size: int) -> Batch:
+    x = torch.randn(n, 3, size, size, generator=torch.Generator().manual_seed(0))
+    dataset = as_dataset((x, torch.arange(n) % 10))
+    model.micro_batch = choose_micro_batch(x)
+    return dataset.batch(dataset.ids)
+
+
+def in_turns(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """CPU seconds of each call, one after the other, `rounds` times; the first round is warm-up."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            started = time.process_time()
+            call()
+            if turn:
+                seconds[name].append(time.process_time() - started)
+    return seconds
+
+
+def bench_protocol(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any]:
+    """One protocol with a fresh engine against a bare loop over the inputs it made."""
+    model, batch = setting.model, setting.batch
+    network = prepare_network(model, batch.inputs[:1]).net
+    maps = batch.draw("benchmark", batch.map_shape)
+    made: list[Tensor] = []
+
+    def forward(inputs: Tensor) -> Tensor:
+        return model.logits(channels_last(inputs) if model.channels_last else inputs, net=network)
+
+    def record(inputs: Tensor) -> Tensor:
+        made.append(inputs)
+        return forward(inputs)
+
+    def run(forward: Callable[[Tensor], Tensor]) -> None:
+        engine = Engine(model, batch, forward)
+        case = Case(engine.batch, maps, engine.respond, engine.clean)
+        choice.plugin.function(case, **choice.options)
+
+    run(record)
+    ready = [channels_last(x) if model.channels_last else x for x in made]
+    seconds = in_turns(
+        {
+            "ours": lambda: run(forward),
+            "floor": lambda: [network(x) for x in ready],
+            "plain": lambda: [model.net(x) for x in made],
+        },
+        rounds,
+    )
+    return _row(
+        setting, choice.label, len(made) * model.micro_batch, seconds, setting.protocol_goal
+    )
+
+
+def bench_method(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any]:
+    """A gradient method against bare forward and backward passes at as many ready-made points."""
+    model, batch = setting.model, setting.batch
+    prepare_network(model, batch.inputs[:1])
+    rows = choice.plugin.passes(choice.options).forward * len(batch)
+    point = batch.inputs[torch.arange(model.micro_batch) % len(batch)]
+    targets = batch.targets[torch.arange(model.micro_batch) % len(batch)]
+    layouts = {"floor": channels_last(point) if model.channels_last else point, "plain": point}
+
+    def loop(x: Tensor) -> None:
+        for _ in range(-(-rows // model.micro_batch)):
+            x = x.detach().requires_grad_(True)
+            with torch.enable_grad():
+                scalar = explained(model, model.logits(x), targets, "logit").sum()
+                torch.autograd.grad(scalar, x)
+
+    seconds = in_turns(
+        {
+            "ours": lambda: attribute(model, batch, choice),
+            "floor": lambda: loop(layouts["floor"]),
+            "plain": lambda: loop(layouts["plain"]),
+        },
+        rounds,
+    )
+    return _row(setting, choice.label, rows, seconds, setting.method_goal)
+
+
+def _row(
+    setting: Setting, label: str, rows: int, seconds: dict[str, list[float]], goal: float
+) -> dict[str, Any]:
+    pairs = zip(seconds["ours"], seconds["floor"], strict=True)
+    floor = statistics.median(seconds["floor"])
+    return {
+        "setting": setting.title,
+        "what": label,
+        "rows": rows,
+        "ms_per_row": 1e3 * statistics.median(seconds["ours"]) / rows,
+        "over_floor": statistics.median(ours / floor for ours, floor in pairs),
+        "plain_over_floor": statistics.median(seconds["plain"]) / floor,
+        "goal": goal,
+    }
+
+
+def main() -> None:
+    """Measure everything and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    rows = []
+    for setting in settings():
+        with setting.model.evaluating(), torch.no_grad():
+            for item in PROTOCOLS:
+                rows.append(bench_protocol(setting, choose_one("protocol", item), given.rounds))
+            for item in METHODS:
+                rows.append(bench_method(setting, choose_one("method", item), given.rounds))
+    if given.json:
+        print(json.dumps(rows, indent=1))
+        return
+    table = Table(title="CPU time over the floor of the passes needed (one thread)")
+    for column in (
+        "setting",
+        "what",
+        "passes",
+        "ms a pass",
+        "over floor",
+        "goal",
+        "plain over floor",
+    ):
+        table.add_column(column, justify="left" if column in ("setting", "what") else "right")
+    for row in rows:
+        met = row["over_floor"] <= row["goal"]
+        table.add_row(
+            row["setting"], escape(row["what"]), str(row["rows"]), f"{row['ms_per_row']:.2f}",
+            f"[{'green' if met else 'red'}]{row['over_floor']:.3f}[/]", f"{row['goal']:.2f}",
+            f"{row['plain_over_floor']:.2f}",
+        )  # fmt: skip
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The command line, as a user types it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import assay
+import toy_run  # registers toy_images, toy_net and slow_random
+from assay import registry
+from assay.cli import main
+
+SUITE = {
+    "datasets": ["toy_images"],
+    "models": ["toy_net"],
+    "methods": ["saliency", "random"],
+    "protocols": ["single_deletion", {"deletion": {"steps": 3}}],
+    "limit": 12,
+}
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Type a command; gives exit code, output and errors."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["assay", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "suite.yaml"
+    path.write_text(yaml.safe_dump(SUITE))
+    return path
+
+
+def test_run_report_and_run_again(call, suite, tmp_path):
+    out = tmp_path / "run"
+    code, output, _ = call("run", str(suite), "--out", str(out))
+    assert code == 0
+    assert "right on" in output
+    page = out / "report.html"
+    assert str(page) in output.replace("\n", "")
+    assert yaml.safe_load((out / "spec.yaml").read_text())["limit"] == 12
+    page.unlink()
+    before = {p: p.stat().st_mtime_ns for p in (out / "scores").iterdir()}
+    assert call("run", str(suite), "--out", str(out))[0] == 0
+    assert {p: p.stat().st_mtime_ns for p in (out / "scores").iterdir()} == before
+    other = tmp_path / "other.html"
+    assert call("report", str(out), "-o", str(other))[0] == 0
+    assert "saliency" in other.read_text()
+
+
+def test_the_written_suite_runs_again_elsewhere(call, suite, tmp_path):
+    call("run", str(suite), "--out", str(tmp_path / "a"))
+    assert call("run", str(tmp_path / "a" / "spec.yaml"), "--out", str(tmp_path / "b"))[0] == 0
+    first, second = (assay.load(tmp_path / x).scores["value"].to_pylist() for x in "ab")
+    assert first == second
+
+
+def test_dry_run_counts_and_writes_nothing(call, suite, tmp_path):
+    code, output, _ = call("run", str(suite), "--out", str(tmp_path / "run"), "--dry-run")
+    assert code == 0
+    assert not (tmp_path / "run").exists()
+    # clean 12; 16 cells each; two methods with 2 inner steps, and all absent once; saliency; a look
+    expected = 12 + 12 * 16 + 12 * (2 * 2 + 1) + 12 + 1
+    assert f"{expected:,}" in output
+    assert "estimated time" in output
+
+
+def test_limit_is_written_into_the_suite(call, suite, tmp_path):
+    call("run", str(suite), "--out", str(tmp_path / "run"), "--limit", "10")
+    results = assay.load(tmp_path / "run")
+    assert results.spec.limit == 10
+    chosen = set(results.scores["sample"].to_pylist())
+    assert len(chosen) == 10
+    assert chosen != {f"s{i:03d}" for i in range(10)}  # a draw, not the first
+
+
+@pytest.fixture
+def failing():
+    @registry.method("always_fails", family="test", cite="x", title="Fails")
+    def always_fails(model, batch):
+        """Never gives a map."""
+        raise ValueError("on purpose")
+
+    yield
+    registry._REGISTERED["method"].pop("always_fails")
+
+
+@pytest.mark.usefixtures("failing")
+def test_failed_cells_exit_with_3_and_keep_the_rest(call, tmp_path):
+    path = tmp_path / "suite.yaml"
+    path.write_text(yaml.safe_dump({**SUITE, "methods": ["random", "always_fails"]}))
+    code, output, _ = call("run", str(path), "--out", str(tmp_path / "run"))
+    assert code == 3
+    assert "on purpose" in output
+    status = {r["method"]: r["status"] for r in assay.load(tmp_path / "run").scores.to_pylist()}
+    assert status == {"random": "ok", "always_fails": "failed"}
+
+
+@pytest.mark.parametrize(
+    "kind", ["methods", "protocols", "models", "datasets", "fills", "units", "suites"]
+)
+def test_lists(call, kind):
+    code, output, _ = call("list", kind, "--json")
+    rows = json.loads(output)
+    assert code == 0
+    assert all(row["name"] and row["summary"] for row in rows)
+    plain = call("list", kind)[1]
+    assert all(row["name"] in plain for row in rows)
+
+
+def test_list_methods_says_what_each_needs_and_costs(call):
+    rows = {row["name"]: row for row in json.loads(call("list", "methods", "--json")[1])}
+    ig = rows["integrated_gradients"]
+    assert (ig["forward"], ig["backward"], ig["needs"]) == (50, 50, ["gradients"])
+    assert ig["options"]["steps"] == 50
+    assert rows["random"]["control"] == "random"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "dmo", "--out", "x"], "Did you mean `demo`"),
+        (["run", "nowhere.yaml", "--out", "x"], "no suite file"),
+        (["report", "nowhere"], "Expected a run in"),
+        (["list", "methodes"], "Did you mean `methods`"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(call, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, output, errors = call(*arguments)
+    assert code == 2
+    assert message in errors.replace("\n", " ")
+    assert "Traceback" not in output + errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_plugins_stop_before_anything_is_written(call, tmp_path):
+    path = tmp_path / "suite.yaml"
+    for field, wrong in (("methods", "salency"), ("protocols", "deletoin"), ("models", "toy_nett")):
+        path.write_text(yaml.safe_dump({**SUITE, field: [wrong]}))
+        code, _, errors = call("run", str(path), "--out", str(tmp_path / "run"))
+        assert code == 2
+        assert "Did you mean" in errors.replace("\n", " ")
+        assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_doctor_names_versions(call):
+    code, output, _ = call("doctor")
+    assert code == 0
+    assert "torch" in output
+
+
+def test_the_toy_plugins_are_the_ones_meant():
+    assert toy_run.SAMPLES == 150
