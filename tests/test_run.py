@@ -478,6 +478,22 @@ class TestInterface:
         results = assay.benchmark(make_net(), images, methods, ["single_deletion"], **QUIET)
         assert set(results.scores["method"].to_pylist()) == {"my ig"}
 
+    def test_a_new_label_on_a_finished_run_computes_nothing(self, tmp_path):
+        counted, data = CountingNet(), make_images(4)
+        assay.benchmark(counted.net, data, ["random"], ["single_deletion"], out=tmp_path, **QUIET)
+        counted.take()
+        again = assay.benchmark(
+            counted.net,
+            data,
+            [{"random": {"label": "noise"}}],
+            [{"single_deletion": {"label": "cells"}}],
+            out=tmp_path,
+            **QUIET,
+        )
+        assert counted.take() == 0
+        assert set(again.scores["method"].to_pylist()) == {"noise"}
+        assert {r["protocol"] for r in again.leaderboard().rows} == {"cells"}
+
     def test_seeds_change_what_is_random_and_nothing_else(self, images):
         def values(seed):
             found = assay.benchmark(

@@ -1,6 +1,7 @@
 """A finished (or half-finished) run, read back: tables, order, page. Imports no torch."""
 
 import functools
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +43,10 @@ class Results:
     @functools.cached_property
     def cells(self) -> list[dict[str, Any]]:
         """Provenance of every finished piece: seconds, forwards, status, message."""
-        found = (Store.read_json(self.store.path("cells", f"{p}.json")) for p in self._pieces())
-        return [c for c in found if c is not None]
+        found = (
+            (Store.read_json(self.store.path("cells", f"{p}.json")), w) for p, w in self._pieces()
+        )
+        return [{**cell, **words} for cell, words in found if cell is not None]
 
     @property
     def failures(self) -> list[dict[str, Any]]:
@@ -53,7 +56,7 @@ class Results:
     @property
     def complete(self) -> bool:
         """Whether every planned piece is there."""
-        return all(self.store.path("scores", f"{p}.parquet").exists() for p in self._pieces())
+        return all(self.store.path("scores", f"{p}.parquet").exists() for p, _ in self._pieces())
 
     def leaderboard(self, **options: Any) -> "Leaderboard":
         """The methods in order, per protocol, with intervals and ties."""
@@ -101,19 +104,27 @@ class Results:
         html: str = self.leaderboard()._repr_html_()
         return html
 
-    def _pieces(self) -> list[str]:
-        """The planned files, in the suite's order, whatever order they were computed in."""
+    def _pieces(self) -> list[tuple[str, dict[str, str]]]:
+        """The planned files in the suite's order, each with the labels it has in this suite."""
+        methods, protocols = self.manifest["methods"], self.manifest["protocols"]
         return [
-            f"{cell}-{shard['id']}" for shard in self.manifest["shards"] for cell in shard["cells"]
+            (
+                f"{cell}-{shard['id']}",
+                {"dataset": shard["dataset"], "model": shard["model"], "method": m, "protocol": p},
+            )
+            for shard in self.manifest["shards"]
+            for cell, (p, m) in zip(
+                shard["cells"], itertools.product(protocols, methods), strict=True
+            )
         ]
 
     def _gather(self, kind: str, schema: pa.Schema, *, required: bool) -> pa.Table:
         tables = []
-        for piece in self._pieces():
+        for piece, words in self._pieces():
             path = self.store.path(kind, f"{piece}.parquet")
             table = Store.read_table(path, schema)
             if table is not None:
-                tables.append(table)
+                tables.append(_relabel(table, words) if kind == "scores" else table)
             elif path.exists():
                 raise PrerequisiteError(
                     f"`{path}` is not whole. Run `assay run {self.folder}/spec.yaml --out "
@@ -122,6 +133,14 @@ class Results:
         if not tables and required:
             raise PrerequisiteError(f"The run in `{self.folder}` has no scores yet; run it again.")
         return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _relabel(table: pa.Table, words: dict[str, str]) -> pa.Table:
+    """Labels are not part of a cell's identity: a suite may have renamed what is already there."""
+    for name, word in words.items():
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(name), pa.repeat(word, len(table)))
+    return table
 
 
 def load(folder: str | Path) -> Results:

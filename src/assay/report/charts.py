@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 NOTHING = "\N{EN DASH}"  # where there is no number
 ROW = 22  # height of one line of a forest chart
-LABEL, NUMBERS = 196, 154  # widths left and right of its axis
+LABEL, NUMBERS = 216, 154  # widths left and right of its axis
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,10 @@ def _span(arrays: Sequence[Array], pad: float = 0.0) -> tuple[float, float]:
 
 
 def _short(label: str, limit: int = 29) -> str:
-    return label if len(label) <= limit else label[: limit - 1] + "…"
+    if len(label) <= limit:
+        return label
+    head = (limit - 1) // 2  # the end of a label holds what sets it apart from its neighbours
+    return f"{label[:head]}…{label[head + 1 - limit :]}"
 
 
 def _number(value: object) -> object:

@@ -106,8 +106,9 @@ def overview(verdicts: Sequence[tuple[str, Verdict]]) -> Markup:
     most = max(len(where) for where in wins.values())
     best = [m for m, where in wins.items() if len(where) == most]
     if most == len(verdicts):
-        return Markup("{} {} first in all {} settings.").format(
-            names(best), "comes" if len(best) == 1 else "come", most
+        where_to = "both settings" if most == 2 else f"all {most} settings"
+        return Markup("{} {} first in {}.").format(
+            names(best), "comes" if len(best) == 1 else "come", where_to
         )
     depends = Markup("The answer depends on the setting: ")
     if most == 1 and len(verdicts) > 3:
