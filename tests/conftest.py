@@ -8,6 +8,7 @@ import assay  # noqa: F401, I001 - before torch: sets the environment that makes
 
 import pytest
 import torch
+from small_worlds import LinearImages, SmallNet, make_images, make_net
 from torch import nn
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -19,43 +20,6 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("no shared data beside the project")
     return SHARED
-
-
-class SmallNet(nn.Module):
-    """Two convolutions with batch-norm, a pool and a head: an image network in miniature."""
-
-    def __init__(self, classes: int = 4, width: int = 8) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, width, 3, padding=1)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.relu1 = nn.ReLU()
-        self.pool = nn.MaxPool2d(2)
-        self.conv2 = nn.Conv2d(width, width, 3, padding=1)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.relu2 = nn.ReLU()
-        self.head = nn.Linear(width, classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.pool(self.relu1(self.bn1(self.conv1(x))))
-        return self.head(self.relu2(self.bn2(self.conv2(x))).mean((2, 3)))
-
-
-def make_net(seed: int = 0, classes: int = 4) -> SmallNet:
-    torch.manual_seed(seed)
-    net = SmallNet(classes)
-    net.train()
-    with torch.no_grad():
-        for _ in range(3):
-            net(torch.randn(16, 3, 16, 16))  # batch-norm statistics that are not the initial ones
-    return net.eval()
-
-
-def make_images(n: int, seed: int = 1, size: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return (
-        torch.randn(n, 3, size, size, generator=generator),
-        torch.randint(0, 4, (n,), generator=generator),
-    )
 
 
 @pytest.fixture
@@ -76,18 +40,6 @@ def linear() -> tuple[nn.Module, torch.Tensor, torch.Tensor, torch.Tensor]:
     x = torch.randn(8, 12)
     y = torch.arange(8) % 3
     return net, x, y, (x * net.weight[y]).detach()
-
-
-class LinearImages(nn.Module):
-    """f(x) = <w, x> on images."""
-
-    def __init__(self, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.weight = nn.Parameter(torch.randn(3, 3, 8, 8, dtype=dtype) / 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.einsum("bchw,kchw->bk", x, self.weight)
 
 
 @pytest.fixture

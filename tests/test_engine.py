@@ -14,7 +14,7 @@ from assay.interventions import Counter, Engine, micro_batches
 from assay.models.prepare import prepare_network
 from assay.removal import all_absent, make_removal
 from assay.types import Batch
-from conftest import LinearImages, make_images, make_net
+from small_worlds import LinearImages, make_images, make_net
 
 
 def make_batch(x: torch.Tensor, y: torch.Tensor | None = None, **changes) -> Batch:

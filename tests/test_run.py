@@ -19,7 +19,7 @@ import assay
 from assay.errors import NotApplicable
 from assay.plan import SHARDS
 from assay.store import CURVES, SCORES, Store
-from conftest import make_images, make_net
+from small_worlds import make_images, make_net
 
 TOY = Path(__file__).with_name("toy_run.py")
 QUIET = {"progress": False}

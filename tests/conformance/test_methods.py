@@ -14,7 +14,7 @@ from assay.methods import attribute
 from assay.models.prepare import prepare_network
 from assay.spec import choose_one
 from assay.types import Batch, Model
-from conftest import LinearImages, make_images, make_net
+from small_worlds import LinearImages, make_images, make_net
 
 # Options beside the defaults that change what a method computes.
 VARIANTS = {

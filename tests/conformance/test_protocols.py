@@ -8,7 +8,7 @@ from torch import nn
 
 import assay
 from assay import registry
-from conftest import LinearImages, make_images, make_net
+from small_worlds import LinearImages, make_images, make_net
 
 # Options beside the defaults that change what a protocol computes; all kept cheap.
 LOGIT = {"steps": 8, "output": "logit"}

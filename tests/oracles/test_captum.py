@@ -7,7 +7,7 @@ import assay
 from assay.absent import each
 from assay.data.memory import as_dataset
 from assay.features import make_units
-from conftest import make_images, make_net
+from small_worlds import make_images, make_net
 
 captum_attr = pytest.importorskip("captum.attr")
 captum_metrics = pytest.importorskip("captum.metrics")

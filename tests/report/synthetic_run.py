@@ -68,9 +68,12 @@ def write(folder: Path, plan: Plan) -> Results:
                     path = store.path("attributions", key, f"{shard['id']}.safetensors")
                     store.write_arrays(path, {"maps": _maps(setting, plan, m, seed)}, {})
                 for p, protocol in enumerate(plan.protocols):
-                    cell = f"c{k}x{m}x{p}"
-                    shard["cells"].append(cell)
-                    pieces.append((cell, shard, setting, method, protocol))
+                    pieces.append((f"c{k}x{m}x{p}", shard, setting, method, protocol))
+            shard["cells"] = [
+                f"c{k}x{m}x{p}"
+                for p in range(len(plan.protocols))
+                for m in range(len(plan.methods))
+            ]
             shards.append(shard)
     kept = pieces[: len(pieces) - plan.skip]
     for cell, shard, setting, method, protocol in kept:

@@ -1,7 +1,7 @@
 """Class activation maps: how much each place of the last spatial layer speaks for the class."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from assay.errors import InputError, NotApplicable, unknown
 from assay.interventions import micro_batches
-from assay.methods.gradients import Output, explained
-from assay.registry import Passes, method
+from assay.methods.gradients import Output, explained, one_pass
+from assay.registry import method
 from assay.types import Batch, Model
 
 Hook = Callable[[nn.Module, Any, Any], Any]
@@ -74,14 +74,10 @@ def activations(
         yield seen[-1].detach()[:asked], gradient[:asked]
 
 
-def _once(options: Mapping[str, Any]) -> Passes:
-    return Passes(forward=1, backward=1)
-
-
 @method(
     "gradcam",
     needs=["gradients"],
-    passes=_once,
+    passes=one_pass,
     family="cam",
     cite="selvaraju2017",
     title="Grad-CAM",

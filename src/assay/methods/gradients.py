@@ -53,14 +53,15 @@ def gradients(
         yield samples[:asked], row[:asked], points.detach()[:asked], gradient[:asked]
 
 
-def _once(options: Mapping[str, Any]) -> Passes:
+def one_pass(options: Mapping[str, Any]) -> Passes:
+    """One pass forward and backward per sample."""
     return Passes(forward=1, backward=1)
 
 
 @method(
     "saliency",
     needs=["gradients"],
-    passes=_once,
+    passes=one_pass,
     family="gradients",
     cite="simonyan2014",
     title="Saliency",
@@ -75,7 +76,7 @@ def saliency(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
 @method(
     "input_x_gradient",
     needs=["gradients"],
-    passes=_once,
+    passes=one_pass,
     family="gradients",
     cite="shrikumar2016",
     title="Input x gradient",
