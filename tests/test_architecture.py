@@ -14,7 +14,7 @@ ORDER = [
     {"errors"},
     {"registry"},
     {"spec", "reduce", "store"},
-    {"pixels"},
+    {"pixels", "hashing"},
     {"types"},
     {"data", "models"},
     {"features"},

@@ -74,7 +74,7 @@ def test_dry_run_counts_and_writes_nothing(call, suite, tmp_path):
     assert code == 0
     assert not (tmp_path / "run").exists()
     # clean 12; 16 cells each; two methods with 2 inner steps, and all absent once; saliency; a look
-    expected = 12 + 12 * 16 + 12 * (2 * 2 + 1) + 12 + 1
+    expected = 12 + 12 * 16 + 12 * (2 * 2 + 1) + 12 + 2
     assert f"{expected:,}" in output
     assert "estimated time" in output
 

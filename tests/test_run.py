@@ -146,7 +146,7 @@ class TestForwardsAreShared:
             **QUIET,
         )
         # One look at the network, and the new map's own curve: 3 inner points each way.
-        assert counted.take() == 1 + 6 * 2 * 3
+        assert counted.take() == 2 + 6 * 2 * 3
         assert set(grown.scores["method"].to_pylist()) == {"saliency", "random", "edge"}
 
     def test_adding_a_protocol_explains_nothing_again(self, tmp_path):
@@ -165,14 +165,14 @@ class TestForwardsAreShared:
             micro_batch=6,
             **QUIET,
         )
-        assert counted.take() == 1 + 6 * 2  # a look; half and all removed
+        assert counted.take() == 2 + 6 * 2  # a look; half and all removed
 
     def test_a_reduction_of_the_same_formula_is_free(self):
         counted, data = CountingNet(), make_images(6)
         ig = {"steps": 4}
         methods = [{"integrated_gradients": ig}, {"integrated_gradients": {**ig, "abs": True}}]
         assay.benchmark(counted.net, data, methods, ["single_deletion"], micro_batch=6, **QUIET)
-        assert counted.take() == 1 + 6 + 6 * 16 + 6 * 4
+        assert counted.take() == 2 + 6 + 6 * 16 + 6 * 4
 
 
 class TestForecast:
@@ -192,7 +192,7 @@ class TestForecast:
         assert counted.take() == 0
         assay.benchmark(counted.net, data, methods, PROTOCOLS, micro_batch=micro_batch, **QUIET)
         assert counted.calls == expected.calls
-        if micro_batch in (1, 6):  # nothing is padded, except that a look is one row
+        if micro_batch in (1, 6):  # nothing is padded
             assert counted.take() == expected.forwards
 
     def test_what_is_finished_costs_nothing(self, tmp_path):
@@ -203,7 +203,7 @@ class TestForecast:
         more = assay.dry_run(
             counted.net, data, [*METHODS, "edge"], PROTOCOLS, out=tmp_path, time_it=False
         )
-        assert more.forwards == 1 + 6 * 2 * 3
+        assert more.forwards == 2 + 6 * 2 * 3
 
     def test_time_is_estimated(self):
         found = assay.dry_run(make_net(), make_images(6), METHODS, PROTOCOLS)
@@ -318,15 +318,26 @@ class TestBadInput:
         with pytest.raises(assay.InputError, match="sample `0002`"):
             assay.score(make_net(), *make_images(4), maps, "single_deletion")
 
-    def test_a_map_of_the_wrong_shape_fails_with_both_shapes(self):
+    def test_a_map_of_the_wrong_shape_is_refused_with_both_shapes(self):
         maps = torch.rand(4, 7, 7)
-        results = assay.benchmark(
-            make_net(), make_images(4), [{"mine": maps}], ["single_deletion"], **QUIET
-        )
+        with pytest.raises(assay.InputError, match=r"\(1, 16, 16\).*got \(1, 7, 7\)"):
+            assay.benchmark(make_net(), make_images(4), [{"m": maps}], ["deletion"], **QUIET)
+        maps = torch.rand(3, 16, 16)
+        with pytest.raises(assay.InputError, match="a map for each of 4 samples, got 3"):
+            assay.benchmark(make_net(), make_images(4), [{"m": maps}], ["deletion"], **QUIET)
+        with pytest.raises(assay.InputError, match=r"\(4, 16, 16\).*got \(4, 7, 7\)"):
+            assay.score(make_net(), *make_images(4), torch.rand(4, 7, 7), "single_deletion")
+
+    def test_a_method_that_gives_the_wrong_shape_fails_alone(self):
+        def wrong(model, batch):
+            return torch.rand(4, 7, 7)
+
+        with pytest.warns(RuntimeWarning, match="1 cells failed"):
+            results = assay.benchmark(
+                make_net(), make_images(4), [wrong, "random"], ["single_deletion"], **QUIET
+            )
         assert "(4, 16, 16)" in results.failures[0]["message"]
         assert "(4, 7, 7)" in results.failures[0]["message"]
-        with pytest.raises(assay.InputError, match=r"\(4, 16, 16\).*got \(4, 7, 7\)"):
-            assay.score(make_net(), *make_images(4), maps, "single_deletion")
 
     def test_nan_in_an_image_is_named(self):
         x, y = make_images(4)
@@ -433,7 +444,7 @@ class TestBadInput:
         assert not results.failures
         reasons = {c["method"]: c["message"] for c in results.cells}
         assert "truth" in reasons["oracle"]
-        with pytest.raises(NotApplicable, match="images only"):
+        with pytest.raises(NotApplicable, match="needs image"):
             assay.explain(net, x, y, "gradcam")
 
     def test_accuracy_needs_labels(self):

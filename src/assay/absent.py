@@ -16,21 +16,22 @@ from assay.types import Batch
 class Absent:
     """K sets of units, described by short texts and made only when needed.
 
-    `family` and a row's text identify the set of every sample; `shared` sets do not depend on an
-    attribution. `make(samples, rows)` gives the members, bool `[n, P]`.
+    `family` and a row's text identify the set of every sample, together with the `values` it was
+    made from; sets without values are shared by all attributions. `make(samples, rows)` gives the
+    members, bool `[n, P]`.
     """
 
     family: str
     rows: tuple[str, ...]
     make: Callable[[Tensor, Tensor], Tensor]
-    shared: bool = False
+    values: Tensor | None = None  # [B, P]
 
 
 def each(features: Features) -> Absent:
     """Every unit on its own."""
     units = torch.arange(features.count, device=features.valid.device)
     rows = tuple(str(p) for p in range(features.count))
-    return Absent("each", rows, lambda _, rows: rows[:, None] == units, shared=True)
+    return Absent("each", rows, lambda _, rows: rows[:, None] == units)
 
 
 def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: int) -> Absent:
@@ -53,7 +54,7 @@ def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: in
         pairs = zip(samples.tolist(), rows.tolist(), strict=True)
         return torch.stack([sets_of(b)[r] for b, r in pairs]).to(features.valid.device)
 
-    return Absent("subset", tuple(f"{s}:{i}" for s, i in plan), make, shared=True)
+    return Absent("subset", tuple(f"{s}:{i}" for s, i in plan), make)
 
 
 def by_rank(
@@ -82,7 +83,7 @@ def by_rank(
     def make(samples: Tensor, rows: Tensor) -> Tensor:
         return position()[samples] < counts[samples, rows][:, None]
 
-    return Absent(f"rank {'descending' if descending else 'ascending'}", rows, make)
+    return Absent(f"rank {'descending' if descending else 'ascending'}", rows, make, values)
 
 
 def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P] int32
@@ -127,4 +128,4 @@ def _beyond(
         beyond = compare(values[samples], levels[samples, rows][:, None])
         return beyond & features.valid[samples]
 
-    return Absent(family, tuple(names), make)
+    return Absent(family, tuple(names), make, values)

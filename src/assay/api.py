@@ -2,6 +2,7 @@
 
 import inspect
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,14 +16,15 @@ from assay import registry
 from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable, unknown
 from assay.forecast import Forecast
-from assay.methods import attribute, given
+from assay.methods import attribute, given, reduce_map
+from assay.models.wrap import layer_name
 from assay.models.wrap import model as as_model
 from assay.plan import Plan
 from assay.results import Results
 from assay.run import dry_run as run_dry
 from assay.run import prepare, run
 from assay.shard import make_engine, score_case
-from assay.spec import Choice, Spec, choose_one
+from assay.spec import Choice, Spec, choose_one, make_suite
 from assay.store import Store
 from assay.types import Case, Dataset, Model
 
@@ -75,7 +77,12 @@ def benchmark(
     if out is None:
         keep = tempfile.TemporaryDirectory(prefix="assay-")
         out = keep.name
-    return run(spec, out, keep=keep, **{"one_thread": False, **run_options})
+    results = run(spec, out, keep=keep, **{"one_thread": False, **run_options})
+    if results.failures:
+        cells = [f"{f['method']} x {f['protocol']}: {f['message']}" for f in results.failures]
+        text = f"{len(cells)} cells failed, see `results.failures`. The first is {cells[0]}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    return results
 
 
 def dry_run(
@@ -101,7 +108,7 @@ def explain(
 
     `y` is the class explained for each sample, or None for the predicted one.
     """
-    choice = _method(method, options)
+    choice = _method(method, options, as_model(net))
     spec = _spec(net, (X, y), [choice], ["single_deletion"], seed, "label", None)
     maps = []
     with _engines(spec) as engines:
@@ -125,7 +132,8 @@ def score(
     **options: Any,
 ) -> Tensor:  # [B]
     """A protocol's score of each sample's map."""
-    chosen = choose_one("protocol", {protocol: options} if isinstance(protocol, str) else protocol)
+    name, written = registry.pick(protocol)
+    chosen = choose_one("protocol", {name: {**written, **options}})
     choice = given("maps", maps)
     spec = _spec(net, (X, y), [choice], [chosen], seed, "label", None)
     values = []
@@ -167,51 +175,68 @@ def _spec(
 ) -> Spec:
     dataset = as_dataset(data)
     model = replace(as_model(net), modality=dataset.modality)
-    return Spec(
-        datasets=[dataset],
-        models=[model],
-        methods=_fast(FAST_METHODS, "method", model, dataset)
-        if methods is None
-        else _methods(methods),
-        protocols=_fast(FAST_PROTOCOLS, "protocol", model, dataset)
-        if protocols is None
-        else list(protocols),
-        target=target if "labels" in dataset.has else "predicted",
-        seeds=[seed],
-        limit=limit,
+    return make_suite(
+        {
+            "datasets": [dataset],
+            "models": [model],
+            "methods": _fast(FAST_METHODS, "method", model, dataset)
+            if methods is None
+            else [_fits(_method(m, {}, model), m, dataset) for m in _items(methods)],
+            "protocols": _fast(FAST_PROTOCOLS, "protocol", model, dataset)
+            if protocols is None
+            else _items(protocols),
+            "target": target if "labels" in dataset.has else "predicted",
+            "seeds": [seed],
+            "limit": limit,
+        }
     )
+
+
+def _fits(choice: Choice, item: Any, dataset: Dataset) -> Choice:
+    """Refuse maps that cannot belong to the data before anything is computed."""
+    value = next(iter(item.values())) if isinstance(item, Mapping) and len(item) == 1 else None
+    if isinstance(value, Tensor) or hasattr(value, "__array__"):
+        maps = torch.as_tensor(value)
+        if len(maps) != len(dataset.ids):
+            raise InputError(
+                f"Expected `{choice.label}` to hold a map for each of {len(dataset.ids)} samples, "
+                f"got {len(maps)}."
+            )
+        reduce_map(maps[:1], dataset.batch(dataset.ids[:1]), choice.label)
+    return choice
+
+
+def _items(given: Any) -> list[Any]:
+    """A list of choices, however it was written: one name, a list, or a mapping by name."""
+    if isinstance(given, str) or callable(given):
+        return [given]
+    if isinstance(given, Mapping):
+        return [{name: value} for name, value in given.items()]
+    return list(given)
 
 
 def _fast(items: Sequence[Any], kind: str, model: Model, dataset: Dataset) -> list[Any]:
     """Those of a default set that apply here."""
-    has = model.has | dataset.has
-    pictures = {"gradcam", "centre", "edge"} if dataset.modality != "image" else set()
-    names = [(item, registry.pick(item)[0]) for item in items]
-    return [
-        item for item, name in names
-        if registry.get(kind, name).needs <= has and name not in pictures
-    ]  # fmt: skip
+    has = model.capabilities | dataset.has | {dataset.modality}
+    choices = [(item, choose_one(kind, item)) for item in items]
+    return [item for item, choice in choices if choice.plugin.required(choice.options) <= has]
 
 
-def _methods(methods: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
-    if isinstance(methods, str):
-        return [methods]
-    if isinstance(methods, Mapping):
-        return [_method({label: value}, {}) for label, value in methods.items()]
-    return [_method(m, {}) for m in methods]
-
-
-def _method(item: Any, options: Mapping[str, Any]) -> Choice:
+def _method(item: Any, options: Mapping[str, Any], model: Model) -> Choice:
     """One method as Python code writes it: a name, options, maps, a callable."""
     if isinstance(item, Choice):
         return item
-    if callable(item):
-        label = getattr(item, "__name__", type(item).__name__)
-        return given(label, item)
+    label, value = "", None
     if isinstance(item, Mapping) and len(item) == 1:
         label, value = next(iter(item.items()))
-        if isinstance(value, Tensor) or callable(value) or hasattr(value, "__array__"):
-            return given(label, value)
-    if isinstance(item, str):
-        item = {item: dict(options)}
-    return choose_one("method", item)
+    if callable(item):
+        label, value = getattr(item, "__name__", type(item).__name__), item
+    if isinstance(value, Tensor) or callable(value) or hasattr(value, "__array__"):
+        if options:
+            raise InputError(f"Expected no options beside `{label}`, got {', '.join(options)}.")
+        return given(label, value)
+    name, written = registry.pick(item)
+    merged = {**written, **options}
+    if isinstance(merged.get("layer"), nn.Module):
+        merged["layer"] = layer_name(model.net, merged["layer"], "layer")
+    return choose_one("method", {name: merged})

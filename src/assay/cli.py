@@ -1,9 +1,8 @@
 """The command line: run, demo, list, report, doctor."""
 
-import contextlib
+import itertools
 import json
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
-FAILED = 3  # the exit code when the run finished but some cell failed
+MISTAKE, FAILED, INTERRUPTED = 2, 3, 130  # exit codes; FAILED: finished, but some cell failed
 
 OutOption = Annotated[
     Path, typer.Option("--out", help="The run's folder; an earlier run there is continued.")
@@ -39,6 +38,18 @@ DryOption = Annotated[
 BatchOption = Annotated[
     int | None, typer.Option("--micro-batch", min=1, help="Rows per call of a network.")
 ]
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="The version, and nothing else.")] = False,
+) -> None:
+    """Which feature-attribution method can you trust, for this model and this data?"""
+    if show:
+        from assay import __version__
+
+        console.print(__version__)
+        raise typer.Exit
 
 
 @app.command()
@@ -88,15 +99,19 @@ def _run(
         found = engine.dry_run(spec, out, workers=workers, device=device, micro_batch=micro_batch)
         console.print(_forecast_table(found))
         return
-    results = engine.run(
-        spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps
-    )
+    try:
+        results = engine.run(
+            spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps
+        )
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped. The same command goes on where it stopped.")
+        raise SystemExit(INTERRUPTED) from None
     for row in results.manifest["clean"]:
         right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
         console.print(f"{row['model']} is {right}", markup=False)
     _print_answer(results)
     page = results.report()
-    console.print(f"The page: [bold]{page}[/bold]", soft_wrap=True)
+    console.print(f"The page: {page}", markup=False, soft_wrap=True)
     failures = results.failures
     if failures:
         _print_failures(failures)
@@ -104,25 +119,24 @@ def _run(
 
 
 def _print_answer(results: Any) -> None:
-    board = results.leaderboard()
-    for dataset, model in dict.fromkeys((r["dataset"], r["model"]) for r in board.overall):
+    board, manifest = results.leaderboard(), results.manifest
+    for dataset, model in itertools.product(manifest["datasets"], manifest["models"]):
         rows = [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
-        table = Table(
-            title=f"{dataset}, {model}: provisional order by mean rank over the protocols"
-        )
-        for column in ("", "method", "mean rank", "95 %"):
+        title = f"{dataset}, {model}: provisional order by mean rank over the protocols"
+        table = Table(title=escape(title))
+        for column in ("", "method", "mean rank", "95 %", "first in resamples"):
             table.add_column(column, justify="left" if column == "method" else "right")
         for row in rows:
-            interval = f"{row['low']:.1f} to {row['high']:.1f}"
+            control = " (control)" if manifest["methods"][row["method"]]["control"] else ""
             table.add_row(
-                f"{row['position']:g}", escape(row["method"]), f"{row['mean_rank']:.2f}", interval
+                f"{row['position']:g}",
+                escape(row["method"] + control),
+                f"{row['mean_rank']:.2f}",
+                f"{row['low']:.1f} to {row['high']:.1f}",
+                f"{row['first_share']:.0%}",
             )
-        console.print(table)
-        share = rows[0].get("first_share") if rows else None
-        if share is not None:
-            console.print(
-                f"[bold]{escape(rows[0]['method'])}[/bold] stays first in {share:.0%} of resamples."
-            )
+        if rows:
+            console.print(table)
 
 
 def _print_failures(failures: list[dict[str, Any]]) -> None:
@@ -134,6 +148,8 @@ def _print_failures(failures: list[dict[str, Any]]) -> None:
 
 
 def _forecast_table(found: Any) -> Table:
+    from assay.models.prepare import LOOK
+
     table = Table(title="What the run will cost")
     for column in ("", "forward passes", "of these shared by all methods"):
         table.add_column(column, justify="left" if not column else "right")
@@ -143,7 +159,7 @@ def _forecast_table(found: Any) -> Table:
     for name, rows in found.method_rows.items():
         table.add_row(escape(f"explaining: {name}"), f"{rows:,}", "")
     table.add_section()
-    table.add_row("a look at each network, per process", f"{found.looks:,}", "")
+    table.add_row("a look at each network, per process", f"{LOOK * found.looks:,}", "")
     table.add_row("all forward passes", f"{found.forwards:,}", f"{sum(found.shared.values()):,}")
     table.add_row("calls of the network", f"{found.calls:,}", "")
     if found.seconds is not None:
@@ -205,7 +221,8 @@ def _plugins(kind: str) -> list[dict[str, Any]]:
             "version": plugin.version,
         }
         if kind in ("method", "protocol"):
-            row |= {"family": plugin.family, "cite": plugin.cite, "needs": sorted(plugin.needs)}
+            needs = sorted(plugin.required(plugin.defaults))
+            row |= {"family": plugin.family, "cite": plugin.cite, "needs": needs}
         if kind == "method":
             passes = plugin.passes({**plugin.defaults})
             row |= {
@@ -232,7 +249,7 @@ def report(
     """Write the page of a run again."""
     from assay.results import load
 
-    console.print(f"The page: [bold]{load(folder).report(output)}[/bold]", soft_wrap=True)
+    console.print(f"The page: {load(folder).report(output)}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -264,25 +281,14 @@ def doctor() -> None:
         console.print('For the demo: pip install "assay\\[demo]".')
 
 
-@contextlib.contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Errors of use are said in one line, without a traceback."""
-    try:
-        yield
-    except (InputError, PrerequisiteError, NotApplicable) as error:
-        Console(stderr=True).print(
-            f"[red]assay:[/red] {escape(str(error))}", highlight=False, soft_wrap=True
-        )
-        raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        Console(stderr=True).print("Stopped. Run the same command again to continue.")
-        raise SystemExit(130) from None
-
-
 def main() -> None:
-    """The entry point."""
-    with _plain_errors():
-        app(standalone_mode=True)
+    """The entry point: mistakes of use are said in one line, without a traceback."""
+    try:
+        app()
+    except (InputError, PrerequisiteError, NotApplicable) as error:
+        text = f"[red]assay:[/red] {escape(str(error))}"
+        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+        raise SystemExit(MISTAKE) from None
 
 
 if __name__ == "__main__":

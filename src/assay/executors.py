@@ -83,8 +83,12 @@ def run_in_processes(
     listener.start()
     try:
         with ProcessPoolExecutor(workers, context, _start, (spec, settings, queue)) as pool:
-            for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
-                future.result()
+            try:
+                for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
+                    future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
     finally:
         queue.put(None)
         listener.join(timeout=5)

@@ -121,14 +121,16 @@ def elements(batch: Batch) -> Features:
 
 @units("grid", title="Grid cells")
 def grid(batch: Batch, *, side: Count = 4) -> Features:
-    """`side` x `side` cells that cover the image; a cell is never smaller than a pixel.
-
-    On anything but an image the units are the single entries.
-    """
+    """`side` x `side` cells that cover the image; on anything else the units are the entries."""
     if len(batch.map_shape) != 2:
         return elements(batch)
     height, width = batch.map_shape
-    rows, columns = min(side, height), min(side, width)
+    if side > min(height, width):
+        raise InputError(
+            f"Expected a grid of at most {min(height, width)} cells a side on images of {height} x "
+            f"{width} pixels, got {side}."
+        )
+    rows = columns = side
     device = batch.inputs.device
     row = torch.arange(height, device=device) * rows // height
     column = torch.arange(width, device=device) * columns // width

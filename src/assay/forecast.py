@@ -10,7 +10,7 @@ from torch import Tensor
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.interventions import Arrays, Columns, Engine, Shelf
 from assay.methods.gradients import gradients
-from assay.models.prepare import channels_last, prepare_network
+from assay.models.prepare import LOOK, channels_last, prepare_network
 from assay.plan import Plan, Shard
 from assay.removal import make_removal
 from assay.spec import Choice
@@ -26,19 +26,28 @@ class Forecast:
     method_rows: dict[str, int] = field(default_factory=dict)  # by method
     forward_calls: dict[str, int] = field(default_factory=dict)  # by model, in micro-batches
     gradient_calls: dict[str, int] = field(default_factory=dict)
-    looks: int = 0  # each process looks at each network once, on one sample
+    looks: int = 0  # each process looks at each network once
     work: int = 0  # rows, backward passes counted double: the progress bar's total
     seconds: float | None = None
 
     @property
     def forwards(self) -> int:
         """All samples that will pass through the network, forward."""
-        return sum(self.rows.values()) + sum(self.method_rows.values()) + self.looks
+        return sum(self.rows.values()) + sum(self.method_rows.values()) + LOOK * self.looks
 
     @property
     def calls(self) -> int:
         """How often the network will be called."""
         return sum(self.forward_calls.values()) + sum(self.gradient_calls.values()) + self.looks
+
+    def __str__(self) -> str:
+        """The sums, in one line."""
+        time = "" if self.seconds is None else f", about {self.seconds:.0f} s"
+        shared = sum(self.shared.values())
+        return (
+            f"{self.forwards:,} forward passes in {self.calls:,} calls, "
+            f"{shared:,} of them shared by all methods{time}"
+        )
 
 
 class Rehearsal(Engine):
@@ -118,6 +127,7 @@ def _rehearse(
 
     def take(name: str) -> None:
         nonlocal taken
+        total.rows.setdefault(name, 0)
         for rows in engine.asked:
             total.rows[name] = total.rows.get(name, 0) + rows * size
             _calls(total.forward_calls, shard.model, rows * size, model)

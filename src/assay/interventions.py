@@ -79,10 +79,13 @@ class Engine:
         self.memory: dict[str, dict[str, Columns]] = {}
         self._shared = {"clean"}
         self._removals: dict[str, Removal] = {}
+        self._values: list[Tensor] = []
+        self._always_broken = torch.zeros(len(self.batch), dtype=torch.bool, device=self._device)
+        self.broken = self._always_broken.clone()  # [B]: the network gave NaN or inf somewhere
         self._recall("clean")
         if "clean" not in self.memory:
             (column,) = self._ask(1, lambda samples, rows: self.batch.inputs[samples])
-            self.memory["clean"] = {"none": column}
+            self._remember("clean", "none", column)
             self._keep("clean")
         if bool((self.batch.targets < 0).any()):
             self.batch = replace(self.batch, targets=self.memory["clean"]["none"][2])
@@ -94,12 +97,15 @@ class Engine:
 
     def forget(self) -> None:
         """Drop what depended on an attribution: the next one begins."""
+        self._values.clear()
+        self.broken = self._always_broken.clone()
         self.memory = {group: rows for group, rows in self.memory.items() if group in self._shared}
 
     def respond(self, features: Features, absent: Absent, fill: FillChoice) -> Response:
         """The model's answers, `[B, K]`, when the units of each of K sets are absent."""
         name = fill_key(fill)
-        groups = [self._group(features, absent, row, name) for row in absent.rows]
+        grouped = {row: self._group(features, absent, row, name) for row in _kinds(absent.rows)}
+        groups = [grouped.get(row) or grouped["other"] for row in absent.rows]
         for group in dict.fromkeys(groups):
             self._recall(group)
         wanted = [
@@ -116,7 +122,7 @@ class Engine:
                 return removal(features, absent.make(samples, index[rows]), samples)
 
             for k, column in zip(wanted, self._ask(len(wanted), make), strict=True):
-                self.memory.setdefault(groups[k], {})[absent.rows[k]] = column
+                self._remember(groups[k], absent.rows[k], column)
             for group in dict.fromkeys(groups[k] for k in wanted):
                 self._keep(group)
         return _stack([self.memory[g][r] for g, r in zip(groups, absent.rows, strict=True)])
@@ -129,17 +135,27 @@ class Engine:
         """Where a row is remembered: by what is gone, not by who asked."""
         if row == "none":
             return "clean"
-        group = f"{absent.family} | {features.key} | {fill}"
-        if row == "all":
-            group = f"all | {features.coverage} | {fill}"
-        if row == "all" or absent.shared:
-            self._shared.add(group)
+        if row != "all" and absent.values is not None:
+            ranked = self._number(absent.values)
+            return f"{absent.family} | values {ranked} | {features.key} | {fill}"
+        what, where = ("all", features.coverage) if row == "all" else (absent.family, features.key)
+        group = f"{what} | {where} | {fill}"
+        self._shared.add(group)
         return group
+
+    def _number(self, values: Tensor) -> int:
+        """Which of the values seen since the last `forget` these are."""
+        for number, seen in enumerate(self._values):
+            if seen.shape == values.shape and torch.equal(seen, values):
+                return number
+        self._values.append(values)
+        return len(self._values) - 1
 
     def _ask(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> list[Columns]:
         """Run the network on every (sample, row) and keep the three numbers of each."""
         size = self.model.micro_batch
         answers: list[Columns] = []
+        full = False
         try:
             for samples, row, asked in micro_batches(len(self.batch), rows, size, self._device):
                 logits = self.forward(make(samples, row))
@@ -148,6 +164,8 @@ class Engine:
         except torch.cuda.OutOfMemoryError:
             if size == 1:
                 raise
+            full = True
+        if full:  # outside the handler, which holds on to what did not fit
             torch.cuda.empty_cache()
             self.model.micro_batch = size // 2
             return self._ask(rows, make)
@@ -162,10 +180,11 @@ class Engine:
             raise InputError(
                 f"Expected labels below {logits.shape[1]}, the number of classes of model "
                 f"`{self.model.name}`, got {int(targets[worst])} for sample "
-                f"`{self.batch.ids[int(samples[worst])]}`."
+                f"`{self.batch.ids[int(samples[worst])]}`. Labels are class numbers from 0."
             )
         column = torch.where(targets < 0, predicted, targets)[:, None]
-        log_probs = self.model.log_probs(logits)
+        log_probs = self.model.log_probs(logits.double())  # so that log-odds do not saturate
+        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         return logits.gather(1, column)[:, 0], log_probs.gather(1, column)[:, 0], predicted
 
     def _recall(self, group: str) -> None:
@@ -179,7 +198,15 @@ class Engine:
                 torch.from_numpy(arrays[n]).to(self._device) for n in Response.__dataclass_fields__
             ]
             columns = zip(*(p.unbind(1) for p in parts), strict=True)
-            self.memory[group] = dict(zip(json.loads(about["rows"]), columns, strict=True))
+            for row, column in zip(json.loads(about["rows"]), columns, strict=True):
+                self._remember(group, row, column)
+
+    def _remember(self, group: str, row: str, column: Columns) -> None:
+        self.memory.setdefault(group, {})[row] = column
+        broken = ~torch.isfinite(column[0])
+        self.broken = self.broken | broken
+        if group in self._shared:
+            self._always_broken = self._always_broken | broken
 
     def _keep(self, group: str) -> None:
         if self.shelf is None or group not in self._shared:
@@ -188,6 +215,11 @@ class Engine:
         answer = _stack(list(rows.values()))
         arrays = {n: getattr(answer, n).cpu().numpy() for n in Response.__dataclass_fields__}
         self.shelf.save(group, arrays, {"rows": json.dumps(list(rows)), "group": group})
+
+
+def _kinds(rows: tuple[str, ...]) -> list[str]:
+    """One row of each kind: nothing absent, everything absent, any other."""
+    return list(dict.fromkeys(r if r in ("none", "all") else "other" for r in rows))
 
 
 def _stack(columns: list[Columns]) -> Response:

@@ -57,13 +57,12 @@ class Plan:
         ]
 
     def samples(self, dataset: str) -> tuple[str, ...]:
-        """The ids that are used: all, or a fixed draw of `limit` of them in their own order."""
+        """The ids that are used: all, or a fixed draw of `limit` of them."""
         ids = self.datasets[dataset].ids
         if self.spec.limit is None or self.spec.limit >= len(ids):
             return ids
         drawn = sorted(ids, key=lambda i: hashlib.sha256(f"limit\0{i}".encode()).digest())
-        chosen = set(drawn[: self.spec.limit])
-        return tuple(i for i in ids if i in chosen)
+        return tuple(drawn[: self.spec.limit])  # in the draw's order: a larger limit adds shards
 
     def _chunks(self, dataset: str) -> list[tuple[str, ...]]:
         ids = self.samples(dataset)
@@ -90,21 +89,42 @@ class Plan:
             pixels=model.pixels,
             targets=unknown,
         )
+        channels = len(model.pixels.mean) if model.pixels else 0
+        if channels and batch.inputs.ndim == 4 and channels not in (1, batch.inputs.shape[1]):
+            raise InputError(
+                f"Expected inputs with {channels} channels, as `mean` and `std` of model "
+                f"`{shard.model}` say, got {batch.inputs.shape[1]} from `{shard.dataset}`."
+            )
         return _cast(batch, model)
 
     def missing(self, shard: Shard, choice: Choice) -> list[str]:
         """What a plug-in needs and neither dataset nor model has."""
-        has = self.datasets[shard.dataset].has | self.models[shard.model].has
-        return sorted(choice.plugin.needs - has)
+        dataset, model = self.datasets[shard.dataset], self.models[shard.model]
+        has = dataset.has | model.capabilities | {dataset.modality}
+        return sorted(choice.plugin.required(choice.options) - has)
 
-    @functools.cache  # noqa: B019 - lives as long as the run
+    @functools.cached_property
+    def _contents(self) -> dict[str, Any]:
+        """What identifies each dataset and model: content, not names."""
+        data = {
+            name: [d.fingerprint, registry.identity(dict(d.groups))]
+            for name, d in self.datasets.items()
+        }
+        models = {
+            name: [
+                m.weights_hash,
+                m.checkpoint,
+                repr((m.prepare, m.pixels, m.cam_layer)),
+                registry.code_identity(m.output) if callable(m.output) else m.output,
+            ]
+            for name, m in self.models.items()
+        }
+        return {"data": data, "models": models}
+
     def _base(self, dataset: str, model: str, seed: int) -> dict[str, Any]:
-        m = self.models[model]
         return {
-            "data": self.datasets[dataset].fingerprint,
-            "weights": m.weights_hash,
-            "checkpoint": m.checkpoint,
-            "model": repr((m.prepare, m.pixels, m.cam_layer, m.output)),
+            "data": self._contents["data"][dataset],
+            "model": self._contents["models"][model],
             "target": self.spec.target,
             "seed": seed,
         }
@@ -168,6 +188,7 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
         else:
             name, options = registry.pick(item)
             own = options.pop("label", None)
+            own = None if own is None else str(own)
             plugin = registry.get(kind, name)
             configured = plugin.configure(options)
             thing = plugin.function(**configured)

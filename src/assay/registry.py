@@ -5,11 +5,13 @@ import hashlib
 import importlib
 import inspect
 import json
+import os
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import PurePath
 from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -44,7 +46,7 @@ class Plugin:
     name: str
     function: Callable[..., Any]
     version: int = 1
-    needs: frozenset[str] = frozenset()
+    needs: frozenset[str] | Callable[[Mapping[str, Any]], set[str]] = frozenset()
     cite: str = ""
     title: str = ""
     family: str = ""
@@ -64,6 +66,10 @@ class Plugin:
         """The options as they are when nobody says anything; those without a default are absent."""
         return {n: p.default for n, p in self.options.items() if p.default is not p.empty}
 
+    def required(self, options: Mapping[str, Any]) -> frozenset[str]:
+        """What model and data must have under these options."""
+        return frozenset(self.needs(options) if callable(self.needs) else self.needs)
+
     @property
     def summary(self) -> str:
         """The first line of the docstring."""
@@ -77,7 +83,8 @@ class Plugin:
         """
         for name in given:
             if name not in self.options:
-                raise unknown(f"option of {self.kind} `{self.name}`:", name, self.options)
+                known = [*self.options, *(("reduce", "abs") if self.kind == "method" else ())]
+                raise unknown(f"option of {self.kind} `{self.name}`:", name, known)
         checked = dict(self.defaults)
         for name, value in given.items():
             checked[name] = self._check(name, value)
@@ -98,8 +105,12 @@ class Plugin:
         kind = self.nested().get(name)
         if kind is not None and not hasattr(value, "shape") and value is not None:
             chosen, options = pick(value)
+            extra = {
+                o: options.pop(o) for o in ("reduce", "abs") if kind == "method" and o in options
+            }
             checked = get(kind, chosen).configure(options)
             different = {o: v for o, v in checked.items() if v != get(kind, chosen).defaults.get(o)}
+            different |= extra
             return {chosen: different} if different else chosen
         adapter = TypeAdapter(
             self.options[name].annotation, config={"arbitrary_types_allowed": True}
@@ -185,7 +196,8 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Functio
     """Register the decorated function as a plug-in; the function itself stays as it is."""
 
     def decorate(function: Function) -> Function:
-        facts["needs"] = frozenset(facts.get("needs", ()))
+        if not callable(facts.get("needs")):
+            facts["needs"] = frozenset(facts.get("needs", ()))
         present = _REGISTERED[kind].get(name)
         if present and present.function.__module__ != function.__module__:
             raise InputError(
@@ -245,6 +257,11 @@ def pick(item: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(item, Mapping) and len(item) == 1:
         name, options = next(iter(item.items()))
         if isinstance(name, str) and (options is None or isinstance(options, Mapping)):
+            wrong = [o for o in options or {} if not isinstance(o, str)]
+            if wrong:
+                raise InputError(
+                    f"Expected option names of `{name}` to be words, got {wrong[0]!r}."
+                )
             return name, dict(options or {})
     raise InputError(f"Expected a name or one {{name: {{option: value}}}}, got {item!r}.")
 
@@ -262,8 +279,47 @@ def canonical(value: Any) -> Any:
         return {"array": digest.hexdigest()[:16]}
     if value is None or isinstance(value, str | int | float):
         return value
-    name = getattr(value, "label", None) or getattr(value, "name", None)
-    return name if isinstance(name, str) else f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, PurePath):
+        return str(value)
+    raise InputError(
+        f"Expected plain values, arrays or tensors in options, got {type(value).__name__}: it has "
+        f"no content by which results could be stored."
+    )
+
+
+def code_identity(source: Any) -> str:
+    """What tells one callable from another: its code, and the values and functions it uses.
+
+    Where that cannot be known (an object with a state of its own) the identity is good for this
+    process only, so that nothing is ever taken from an earlier run by mistake.
+    """
+    try:
+        return identity(_code(source, set()))
+    except (OSError, TypeError, ValueError):  # ValueError: an InputError, or an empty cell
+        return f"process {os.getpid()} object {id(source)}"
+
+
+def _code(source: Any, seen: set[int]) -> Any:
+    """A function's text with what it closed over, its defaults and the globals it names."""
+    seen.add(id(source))
+    text = inspect.getsource(source)
+    if not inspect.isfunction(source):
+        raise TypeError("an object has a state of its own")
+    used = {n: source.__globals__[n] for n in source.__code__.co_names if n in source.__globals__}
+    closed = [cell.cell_contents for cell in source.__closure__ or ()]
+    values = [*closed, source.__defaults__, source.__kwdefaults__, *used.values()]
+    parts: list[Any] = [text]
+    for value in values:
+        if inspect.isfunction(value):
+            same = value.__module__ == source.__module__
+            parts.append(
+                _code(value, seen) if same and id(value) not in seen else value.__qualname__
+            )
+        elif inspect.ismodule(value) or inspect.isclass(value):
+            parts.append(value.__name__)
+        else:
+            parts.append(canonical(value))
+    return parts
 
 
 def identity(value: Any) -> str:

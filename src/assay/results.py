@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from assay.errors import PrerequisiteError
+from assay.errors import PrerequisiteError, unknown
 from assay.spec import Spec, parse_suite
 from assay.store import CURVES, SCORES, Array, Store, query, require_run
 
@@ -70,6 +70,8 @@ class Results:
         self, method: str, dataset: str | None = None, model: str | None = None
     ) -> dict[str, Array]:
         """The stored maps of a method by sample id."""
+        if method not in self.manifest["methods"]:
+            raise unknown("method of this run", method, self.manifest["methods"])
         found: dict[str, Array] = {}
         for shard in self.manifest["shards"]:
             if dataset in (None, shard["dataset"]) and model in (None, shard["model"]):
@@ -86,6 +88,7 @@ class Results:
         from assay.report.page import render
 
         target = Path(path) if path else self.store.path("report.html")
+        target = target / "report.html" if target.is_dir() else target
         self.store.write(target, lambda p: p.write_text(render(self), encoding="utf-8"))
         return target
 

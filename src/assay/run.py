@@ -131,8 +131,7 @@ def prepare(
     keep_maps: bool = True,
 ) -> tuple[Plan, Settings]:
     """Resolve a suite for a folder: nothing may have changed, the micro-batch is kept or chosen."""
-    if device is not None and device.startswith("cuda") and not torch.cuda.is_available():
-        raise PrerequisiteError(f"Expected a CUDA device for `{device}`, but torch finds none.")
+    _check_settings(device, micro_batch)
     plan = resolve(spec, device)
     earlier = store.read_json(store.path("manifest.json")) or {}
     _check_unchanged(plan, earlier, store)
@@ -146,6 +145,17 @@ def prepare(
         )
     settings = Settings(str(store.folder), device, keep_maps, sizes)
     return apply(plan, settings), settings
+
+
+def _check_settings(device: str | None, micro_batch: int | None) -> None:
+    if micro_batch is not None and micro_batch < 1:
+        raise InputError(f"Expected `micro_batch` to be at least 1, got {micro_batch}.")
+    try:
+        wanted = torch.device(device or "cpu")
+    except RuntimeError:
+        raise InputError(f"Expected `device` to be `cpu` or `cuda`, got {device!r}.") from None
+    if wanted.type == "cuda" and not torch.cuda.is_available():
+        raise PrerequisiteError(f"Expected a CUDA device for `{device}`, but torch finds none.")
 
 
 def _check_unchanged(plan: Plan, earlier: dict[str, Any], store: Store) -> None:
@@ -165,7 +175,8 @@ def _check_unchanged(plan: Plan, earlier: dict[str, Any], store: Store) -> None:
                 raise InputError(
                     f"The {what} `{name}` changed since the run in `{store.folder}` began "
                     f"(expected {before}, got {content}). "
-                    f"Use another --out, or give it another `label:`."
+                    f"Use another folder, or another name (`label:` in a suite, `name=` in "
+                    f"`assay.model`)."
                 )
 
 
@@ -241,7 +252,7 @@ def _write_manifest(
         "versions": {n: _version(n) for n in ("torch", "numpy", "scipy", "pyarrow", "pydantic")}
         | {"python": platform.python_version()},
         "hardware": _hardware(settings),
-        "models": {name: _describe_model(plan, name, settings) for name in plan.models},
+        "models": {name: _describe_model(plan, name, settings, known) for name in plan.models},
         "datasets": {
             name: {
                 "fingerprint": d.fingerprint,
@@ -251,7 +262,7 @@ def _write_manifest(
             for name, d in plan.datasets.items()
         },
         "clean": _clean(plan, known),
-        "forwards": sum(s["forwards"] for s in known),
+        "forwards": sum(s["forwards"] + s["explaining"] for s in known),
         "methods": {c.label: _describe_method(c) for c in plan.methods},
         "protocols": {c.label: _describe_protocol(c) for c in plan.protocols},
         "shards": [_describe_shard(plan, s) for s in plan.shards],
@@ -277,13 +288,16 @@ def _describe_shard(plan: Plan, shard: Shard) -> dict[str, Any]:
     }
 
 
-def _describe_model(plan: Plan, name: str, settings: Settings) -> dict[str, Any]:
+def _describe_model(
+    plan: Plan, name: str, settings: Settings, shards: list[dict[str, Any]]
+) -> dict[str, Any]:
     model = plan.models[name]
+    halved = [s["micro_batch"] for s in shards if s["model"] == name]  # where memory ran out
     prepared = getattr(model.prepared, "done", ())
     return {
         "checkpoint": model.checkpoint,
         "weights_hash": model.weights_hash,
-        "micro_batch": settings.micro_batch[name],
+        "micro_batch": min([settings.micro_batch[name], *halved]),
         "prepared": ", ".join(prepared),
         "parameters": sum(p.numel() for p in model.net.parameters()),
         "device": str(model.device),

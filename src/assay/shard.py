@@ -34,6 +34,7 @@ class ShardRun:
     store: Store
     listen: Callable[[int], None] = lambda rows: None
     keep_maps: bool = True
+    _passes: int = 0  # forward, for explaining
     _raws: dict[str, Tensor] = field(default_factory=dict)  # the last method's raw maps
 
     def __call__(self) -> None:
@@ -54,7 +55,7 @@ class ShardRun:
                 if todo[method.label]:
                     self._method(method, todo[method.label])
             summary = summarise(self.plan, self.shard, self.engine, self.store)
-            timing = {"seconds": time.monotonic() - started}
+            timing = {"seconds": time.monotonic() - started, "explaining": self._passes}
             self.store.write_json(self._path, {**summary, **timing})
 
     @property
@@ -126,6 +127,7 @@ class ShardRun:
             batch = self.engine.batch
             self._raws = {key: raw_map(self.plan.models[self.shard.model], batch, method)}
             passes = method.plugin.passes(method.options)
+            self._passes += passes.forward * len(batch)
             self.listen((passes.forward + 2 * passes.backward) * len(batch))
         return self._raws[key]
 
@@ -146,7 +148,8 @@ class ShardRun:
             raise
         except Exception as error:
             return self._all(method, [protocol], "failed", _explain(error))
-        constant, bad = case.constant.cpu().numpy(), broken.cpu().numpy()
+        mute = self.engine.broken & ~broken
+        constant, bad = case.constant.cpu().numpy(), (broken | mute).cpu().numpy()
         value = np.where(bad, np.nan, scores.value.numpy())
         status = np.where(bad, "failed", np.where(constant | np.isnan(value), "degenerate", "ok"))
         metrics = {protocol.plugin.metric: value}
@@ -157,7 +160,9 @@ class ShardRun:
             "explain_seconds": explained,
             "forwards": self.engine.counter.rows - rows,
         }
-        failed = f"{int(bad.sum())} of {len(bad)} maps hold NaN or inf." if bad.any() else ""
+        why = {"maps hold NaN or inf": broken, "samples make the network give NaN or inf": mute}
+        counts = {text: int(which.sum()) for text, which in why.items()}
+        failed = " ".join(f"{n} of {len(bad)} {text}." for text, n in counts.items() if n)
         self._write(
             method,
             protocol,
@@ -191,6 +196,7 @@ class ShardRun:
         """Provenance and curves first, scores last: a cell is done when its scores are there."""
         piece = self.plan.piece(self.shard, method, protocol)
         cell = self.plan.cell(self.shard, method, protocol)
+        self.store.path("scores", f"{piece}.parquet").unlink(missing_ok=True)  # of a failed try
         facts = {
             "cell": cell,
             "shard": self.shard.id,

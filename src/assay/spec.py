@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from assay import registry
 from assay.errors import InputError, PrerequisiteError, unknown
@@ -36,10 +36,28 @@ class Spec(BaseModel):
     """At most this many samples of each dataset."""
 
     def dump(self) -> str:
-        """The suite as YAML, live objects by their hash."""
-        fields = {k: v for k, v in self.model_dump().items() if v not in ("", None)}
-        text: str = yaml.safe_dump(registry.canonical(fields), sort_keys=False)
+        """The suite as YAML; objects that live in this process only by their names."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        for name in ("datasets", "models", "methods", "protocols"):
+            fields[name] = [_written(item) for item in fields[name]]
+        said = {name: value for name, value in fields.items() if value not in ("", None)}
+        text: str = yaml.safe_dump(said, sort_keys=False)
         return text
+
+    @field_validator("seeds")
+    @classmethod
+    def _once(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) != len(seeds):
+            raise ValueError(f"each seed once, got {seeds}")
+        return seeds
+
+
+def _written(item: Any) -> Any:
+    """An item of a suite as it can be written down."""
+    for name in ("label", "name"):
+        if isinstance(getattr(item, name, None), str):
+            return {"live": {"name": getattr(item, name)}}
+    return registry.canonical(item)
 
 
 def read_suite(source: str | Path) -> Spec:
@@ -56,7 +74,10 @@ def read_suite(source: str | Path) -> Spec:
         return parse_suite(packaged.read_text(), f"suite `{source}`")
     if not path.is_file():
         raise PrerequisiteError(f"There is no suite file `{path}`.")
-    return parse_suite(path.read_text(), f"`{path}`")
+    try:
+        return parse_suite(path.read_text(encoding="utf-8"), f"`{path}`")
+    except UnicodeDecodeError:
+        raise InputError(f"Expected the suite `{path}` to be UTF-8 text.") from None
 
 
 def suites() -> list[str]:
@@ -78,13 +99,21 @@ def parse_suite(text: str, where: str) -> Spec:
     for name in fields:
         if name not in Spec.model_fields:
             raise unknown(f"field in {where}:", str(name), Spec.model_fields)
+    return make_suite(fields, where)
+
+
+def make_suite(fields: Mapping[str, Any], where: str = "the call") -> Spec:
+    """A suite from its fields.
+
+    Raises:
+        InputError: A field is not what a suite's is.
+    """
     try:
         return Spec.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(
-            f"Expected `{'.'.join(map(str, first['loc']))}` in {where}: {first['msg']}."
-        ) from None
+        field_name = ".".join(map(str, first["loc"]))
+        raise InputError(f"Wrong `{field_name}` in {where}: {first['msg']}.") from None
 
 
 @dataclass(frozen=True)
@@ -120,7 +149,14 @@ class Choice:
             "version": self.plugin.version,
             "options": registry.canonical(self.shown_options),
             "nested": nested,
+            **self._own_code(),
         }
+
+    def _own_code(self) -> dict[str, str]:
+        """Plug-ins from outside are known by their code too: while they are written, it changes."""
+        function = self.plugin.function
+        own = function.__module__.split(".")[0] != "assay" and self.plugin.family != "given"
+        return {"code": registry.code_identity(function)} if own else {}
 
 
 def choose(kind: str, items: Sequence[Any]) -> list[Choice]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from assay.errors import InputError, PrerequisiteError
 
@@ -94,14 +94,14 @@ class Store:
     ) -> None:
         """Write named arrays with a description, as safetensors."""
         whole = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
-        self.write(path, lambda p: save_file(whole, p, dict(about)))
+        self.write(path, lambda p: p.write_bytes(save(whole, dict(about))))
 
     @staticmethod
     def read_json(path: Path) -> Any:
         """Read JSON; None where it is missing or not whole."""
         try:
             return json.loads(path.read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (OSError, ValueError):
             return None
 
     @staticmethod
@@ -131,7 +131,7 @@ class Store:
             cure = (
                 "Free some space and run again: what is finished is kept."
                 if full
-                else "Choose another folder with --out."
+                else "Choose another folder (`--out`, or `out=` in Python)."
             )
             raise PrerequisiteError(
                 f"Cannot write `{path}`: {error.strerror or error}. {cure}"

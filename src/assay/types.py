@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from assay.errors import InputError, PrerequisiteError
+from assay.hashing import hash_network
 from assay.pixels import Pixels as Pixels
 from assay.pixels import Preprocess as Preprocess
 
@@ -137,6 +138,11 @@ class Dataset:
         """Refuse what no run could use."""
         if not self.ids:
             raise InputError(f"Expected dataset `{self.name}` to hold samples, got none.")
+        if not self.fingerprint:
+            raise InputError(
+                f"Expected dataset `{self.name}` to have a `fingerprint`, a hash of its content: "
+                f"results are stored under it."
+            )
         if len(set(self.ids)) != len(self.ids):
             raise InputError(f"Expected the ids of dataset `{self.name}` to be unique.")
 
@@ -234,12 +240,14 @@ class Model:
 
     @property
     def weights_hash(self) -> str:
-        """The hash of all parameters and buffers: a name is not a model."""
-        digest = hashlib.sha256(type(self.net).__qualname__.encode())
-        for name, tensor in sorted(self.net.state_dict().items()):
-            digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-        return digest.hexdigest()[:16]
+        """The hash of all parameters, buffers and modules: a name is not a model."""
+        return hash_network(self.net)
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What a method may need of the model."""
+        spatial = self.cam_layer or any(isinstance(m, nn.Conv2d) for m in self.net.modules())
+        return self.has | ({"spatial"} if spatial else set())
 
     @property
     def device(self) -> torch.device:
@@ -266,6 +274,10 @@ class Model:
             )
         self.binary = scores.shape[1] == 1
         return torch.cat([-scores, scores], 1) if self.binary else scores
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Class scores, as `logits` gives them."""
+        return self.logits(inputs)
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """Log-probabilities; under the binary pair (-z, z) they are log sigmoid(±z)."""
@@ -295,13 +307,19 @@ class Model:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Eval mode and frozen parameters inside; every module as it was afterwards."""
+        """Eval mode, frozen parameters and full precision inside; all as it was afterwards."""
+        backends: tuple[Any, ...] = (torch.backends.cudnn, torch.backends.cuda.matmul)
+        rounding = [b.allow_tf32 for b in backends]
         modes = [(m, m.training) for m in self.net.modules()]
         grads = [(p, p.requires_grad) for p in self.net.parameters()]
         self.net.eval().requires_grad_(False)
+        for backend in backends:
+            backend.allow_tf32 = False
         try:
             yield
         finally:
+            for backend, allowed in zip(backends, rounding, strict=True):
+                backend.allow_tf32 = allowed
             for module, training in modes:
                 module.training = training
             for parameter, required in grads:
@@ -324,7 +342,7 @@ class Response:
     @property
     def log_odds(self) -> Tensor:
         """The log-odds of the target."""
-        return self.log_prob - torch.log1p(-self.log_prob.exp().clamp(max=1 - 1e-7))
+        return self.log_prob - torch.log(-torch.expm1(self.log_prob.clamp(max=-1e-16)))
 
     def output(self, name: str) -> Tensor:
         """One of `logit`, `probability`, `log_odds`."""

@@ -75,9 +75,14 @@ def world(request) -> World:
 
 def explain(world: World, item: object, batch: Batch | None = None) -> Tensor:
     """The maps, or a skip where the method says that it does not apply."""
+    choice = choose_one("method", item)
+    has = world.model.capabilities | {"labels", "truth", world.model.modality}
+    missing = choice.plugin.required(choice.options) - has
+    if missing:
+        pytest.skip(f"n/a: needs {missing}")
     with world.model.evaluating(), torch.no_grad():
         try:
-            return attribute(world.model, batch or world.batch, choose_one("method", item))
+            return attribute(world.model, batch or world.batch, choice)
         except NotApplicable as reason:
             pytest.skip(f"n/a: {reason}")
         except assay.InputError as error:

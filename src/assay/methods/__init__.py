@@ -1,6 +1,5 @@
 """Attribution methods: who made the model say so? And the one way to run any of them."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.registry import Method, identity
+from assay.registry import Method, code_identity, identity
 from assay.spec import REDUCTION, Choice
 from assay.types import Batch, Model
 
@@ -20,7 +19,16 @@ def attribute(model: Model, batch: Batch, choice: Choice) -> Tensor:  # [B, *map
 
 def raw_map(model: Model, batch: Batch, choice: Choice) -> Tensor:
     """What the method's formula gives, channels and all."""
-    raw = choice.plugin.function(model, batch, **choice.options)
+    try:
+        raw = choice.plugin.function(model, batch, **choice.options)
+    except torch.cuda.OutOfMemoryError:
+        if model.micro_batch == 1:
+            raise
+        raw = None
+    if raw is None:  # outside the handler, which holds on to what did not fit
+        torch.cuda.empty_cache()
+        model.micro_batch //= 2
+        return raw_map(model, batch, choice)
     if not isinstance(raw, Tensor):
         raise InputError(
             f"Expected method `{choice.label}` to give a tensor, got {type(raw).__name__}."
@@ -32,7 +40,11 @@ def reduce_map(
     raw: Tensor, batch: Batch, name: str, *, reduce: str = "sum", abs: bool = False
 ) -> Tensor:
     """Check the shape of a method's output and take its channels together."""
+    if raw.dtype in (torch.float16, torch.bfloat16):
+        raw = raw.float()  # sums and files want more than half precision
     shape = (len(batch), *batch.map_shape)
+    if tuple(raw.shape) == (len(batch), 1, *batch.map_shape) != tuple(batch.inputs.shape):
+        raw = raw[:, 0]
     if tuple(raw.shape) == tuple(batch.inputs.shape) and raw.ndim == len(shape) + 1:
         raw = {
             "sum": lambda: raw.sum(1),
@@ -53,14 +65,18 @@ def reduce_map(
 
 
 def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -> Choice:
-    """Maps computed elsewhere (one per sample of the dataset), or a plain callable, as a method."""
+    """Maps computed elsewhere (one per sample of the dataset), or a plain callable, as a method.
+
+    A callable runs with gradients enabled and may give a tensor or an array.
+    """
     if callable(source) and not isinstance(source, Tensor):
 
         def run(model: Model, batch: Batch, *, source_hash: str = "") -> Tensor:
-            return source(model, batch)
+            with torch.enable_grad():
+                return torch.as_tensor(source(model, batch)).to(batch.inputs)
 
         plugin = Method(label, run, family="given", title=label)
-        return Choice(label, plugin, {"source_hash": _source_hash(source)}, dict(REDUCTION))
+        return Choice(label, plugin, {"source_hash": code_identity(source)}, dict(REDUCTION))
     maps = torch.as_tensor(source)
 
     def look_up(model: Model, batch: Batch, *, maps_hash: str = "") -> Tensor:
@@ -75,11 +91,3 @@ def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -
 
     plugin = Method(label, look_up, family="given", title=label)
     return Choice(label, plugin, {"maps_hash": identity(maps)}, dict(REDUCTION))
-
-
-def _source_hash(source: Any) -> str:
-    try:
-        text = inspect.getsource(source)
-    except (OSError, TypeError):
-        text = f"{source!r}"
-    return identity(text)

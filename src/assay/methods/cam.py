@@ -48,8 +48,6 @@ def activations(
     model: Model, batch: Batch, layer: str | nn.Module | None, output: Output
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The layer's output and its gradient, a micro-batch at a time; only the tail runs back."""
-    if batch.inputs.ndim != 4:
-        raise NotApplicable("Class activation maps exist for images only.")
     module = find_layer(model, layer)
     seen: list[Tensor] = []
 
@@ -60,7 +58,7 @@ def activations(
                 f"{tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__}."
             )
         seen.append(output.detach().requires_grad_(True))
-        return seen[-1]
+        return seen[-1].clone()  # what follows may work in place
 
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, batch.inputs.device):
         seen.clear()
@@ -76,7 +74,7 @@ def activations(
 
 @method(
     "gradcam",
-    needs=["gradients"],
+    needs=["gradients", "image", "spatial"],
     passes=one_pass,
     family="cam",
     cite="selvaraju2017",

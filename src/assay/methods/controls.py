@@ -11,27 +11,29 @@ from torch.nn import functional
 from assay.errors import InputError, NotApplicable
 from assay.methods import attribute
 from assay.methods.cam import enlarge
-from assay.registry import Nested, Passes, get, method, pick
+from assay.registry import Nested, Passes, method
 from assay.spec import choose_one
 from assay.types import Batch, Model
 
 MethodChoice = Annotated[Any, Nested("method")]
 
 
-def _picture(batch: Batch, name: str) -> tuple[int, int]:
-    if len(batch.map_shape) != 2:
-        raise NotApplicable(f"The control `{name}` exists for images only.")
-    return batch.map_shape[0], batch.map_shape[1]
+def _grid_needs(options: Mapping[str, Any]) -> set[str]:
+    return set() if options["grid"] == "pixel" else {"image"}
 
 
-@method("random", control="random", family="controls", title="Random")
+def _needs_of(options: Mapping[str, Any]) -> set[str]:
+    choice = choose_one("method", options["of"])
+    return set(choice.plugin.required(choice.options))
+
+
+@method("random", control="random", needs=_grid_needs, family="controls", title="Random")
 def random(
     model: Model, batch: Batch, *, grid: Literal["pixel"] | Annotated[int, Field(ge=1)] = "pixel"
 ) -> Tensor:
     """Uniform noise per pixel, or on a coarse grid enlarged to the image."""
     if grid == "pixel":
         return batch.draw("random pixel", batch.map_shape)
-    _picture(batch, "random on a grid")
     return enlarge(batch.draw(f"random {grid}", (grid, grid)), batch.map_shape)
 
 
@@ -41,19 +43,19 @@ def constant(model: Model, batch: Batch) -> Tensor:
     return batch.inputs.new_ones(len(batch), *batch.map_shape)
 
 
-@method("centre", control="model_free", family="controls", title="Centre")
+@method("centre", control="model_free", needs=["image"], family="controls", title="Centre")
 def centre(model: Model, batch: Batch) -> Tensor:
     """A Gaussian hill in the middle, a quarter of the image wide: where photographers aim."""
-    height, width = _picture(batch, "centre")
-    y = torch.linspace(-1, 1, height).to(batch.inputs)[:, None]
-    x = torch.linspace(-1, 1, width).to(batch.inputs)
-    return torch.exp(-2 * (x**2 + y**2)).expand(len(batch), height, width).clone()
+    height, width = batch.map_shape
+    # Whole numbers first, so that places equally far from the middle tie on every device.
+    y, x = (2 * torch.arange(n) - (n - 1) for n in (height, width))
+    far = (y / max(1, height - 1)).square()[:, None] + (x / max(1, width - 1)).square()
+    return torch.exp(-2 * far).to(batch.inputs).expand(len(batch), height, width).clone()
 
 
-@method("edge", control="model_free", family="controls", title="Edges")
+@method("edge", control="model_free", needs=["image"], family="controls", title="Edges")
 def edge(model: Model, batch: Batch) -> Tensor:
     """The length of the brightness gradient (Sobel): an edge detector posing as explanation."""
-    _picture(batch, "edge")
     grey = functional.pad(batch.inputs.mean(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
     sobel = grey.new_tensor([[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]]) / 8
     both = torch.stack([sobel, sobel.T])[:, None]
@@ -69,13 +71,19 @@ def oracle(model: Model, batch: Batch) -> Tensor:
 
 
 def _passes_of(options: Mapping[str, Any]) -> Passes:
-    name, given = pick(options["of"])
-    plugin = get("method", name)
-    passes: Passes = plugin.passes(plugin.configure(given))
+    choice = choose_one("method", options["of"])
+    passes: Passes = choice.plugin.passes(choice.options)
     return passes
 
 
-@method("shuffled", control="other", passes=_passes_of, family="controls", title="Shuffled")
+@method(
+    "shuffled",
+    control="other",
+    needs=_needs_of,
+    passes=_passes_of,
+    family="controls",
+    title="Shuffled",
+)
 def shuffled(model: Model, batch: Batch, *, of: MethodChoice = "saliency") -> Tensor:
     """A method's own maps dealt to other images: keeps resolution, sparsity and centre bias."""
     choice = choose_one("method", of)

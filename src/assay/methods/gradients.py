@@ -21,10 +21,12 @@ def explained(model: Model, logits: Tensor, targets: Tensor, output: Output) -> 
     column = targets[:, None]
     if output == "logit":
         return logits.gather(1, column)[:, 0]
-    log_prob = model.log_probs(logits).gather(1, column)[:, 0]
     if output == "probability":
-        return log_prob.exp()
-    return log_prob - torch.log(-torch.expm1(log_prob))
+        return model.log_probs(logits).gather(1, column)[:, 0].exp()
+    if model.binary:
+        return logits.gather(1, column)[:, 0]
+    others = logits.scatter(1, column, -torch.inf)
+    return logits.gather(1, column)[:, 0] - torch.logsumexp(others, 1)
 
 
 def gradients(
@@ -47,7 +49,7 @@ def gradients(
             points = points.contiguous(memory_format=torch.channels_last)
         points.requires_grad_(True)
         with torch.enable_grad():
-            logits = model.logits(batch.inputs[samples], at=points)
+            logits = model.logits(batch.inputs[samples], at=points.clone())  # may work in place
             scalar = explained(model, logits, batch.targets[samples], output).sum()
             (gradient,) = torch.autograd.grad(scalar, points)
         yield samples[:asked], row[:asked], points.detach()[:asked], gradient[:asked]

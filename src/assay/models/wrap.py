@@ -64,7 +64,7 @@ def model(
     return Model(
         net=net,
         name=name or type(net).__name__.lower(),
-        cam_layer=None if cam_layer is None else _layer(net, cam_layer),
+        cam_layer=None if cam_layer is None else layer_name(net, cam_layer),
         prepare=prepare,
         pixels=_pixels(mean, std, prepare),
         classes=_classes(classes),
@@ -132,7 +132,7 @@ def _classes(classes: int | Sequence[str] | None) -> tuple[str, ...] | None:
     )
 
 
-def _layer(net: nn.Module, layer: str | nn.Module) -> str:
+def layer_name(net: nn.Module, layer: str | nn.Module, what: str = "cam_layer") -> str:
     """The name of a layer of the network."""
     layers: dict[str, nn.Module] = dict(net.named_modules(remove_duplicate=False))
     layers.pop("", None)
@@ -141,18 +141,18 @@ def _layer(net: nn.Module, layer: str | nn.Module) -> str:
             if module is layer:
                 return name
         raise InputError(
-            f"Expected `cam_layer` to be a layer of `{type(net).__name__}`, got a "
+            f"Expected `{what}` to be a layer of `{type(net).__name__}`, got a "
             f"{type(layer).__name__} that is not in it. {_children(net)}"
         )
     if not isinstance(layer, str):
         raise InputError(
-            f"Expected `cam_layer` to be a module or its name, got {type(layer).__name__}."
+            f"Expected `{what}` to be a module or its name, got {type(layer).__name__}."
         )
     if layer not in layers:
         near = difflib.get_close_matches(layer, layers, n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
         raise InputError(
-            f"Expected `cam_layer` to be a layer of `{type(net).__name__}`, got `{layer}`. "
+            f"Expected `{what}` to be a layer of `{type(net).__name__}`, got `{layer}`. "
             f"{hint}{_children(net)}"
         )
     return layer

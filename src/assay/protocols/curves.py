@@ -6,6 +6,8 @@ first rows `lerf`, `abpc`, `insertion` and `accuracy_lerf`. Insertion is the lea
 curve read from its other end.
 """
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Annotated, Literal
 
 import torch
@@ -48,15 +50,26 @@ def curve(
         absent = by_rank(case.batch, features, values, shares, descending=first)
         return case.respond(features, absent, fill), torch.tensor(shares, dtype=torch.float64)
     # The least-relevant-first levels begin at the minimum, so they lag one step behind.
-    kept = [1 - s for s in shares[1:]] if first else shares[:-1]
-    levels = torch.quantile(values, values.new_tensor(kept), dim=1).T  # [B, K]
-    names = [f"{q:.9g}" for q in kept]
+    exact = [Fraction(s).limit_denominator(10**6) for s in shares]
+    kept = [1 - s for s in exact[1:]] if first else exact[:-1]
+    levels = percentiles(values.double(), kept)  # [B, K]
+    values, names = values.double(), [str(q) for q in kept]
     beyond = (above if first else below)(features, values, levels, names)
     answers = case.respond(features, beyond, fill)
     joined = [
         torch.cat([c, a], 1) for c, a in zip(_parts(case.clean), _parts(answers), strict=True)
     ]
     return Response(*joined), torch.tensor(shares, dtype=torch.float64)
+
+
+def percentiles(values: Tensor, shares: Sequence[Fraction]) -> Tensor:  # [B, P] -> [B, K]
+    """Percentiles by linear interpolation, at exact ranks: a strict comparison sees every bit."""
+    ranked = values.sort(1).values
+    places = [share * (values.shape[1] - 1) for share in shares]
+    low = [int(place) for place in places]
+    high = [min(i + 1, values.shape[1] - 1) for i in low]
+    part = values.new_tensor([float(place - i) for place, i in zip(places, low, strict=True)])
+    return torch.lerp(ranked[:, low], ranked[:, high], part)
 
 
 def removed_shares(steps: Steps) -> list[float]:

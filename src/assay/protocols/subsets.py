@@ -104,7 +104,7 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
 def sensitivity_n(
     case: Case,
     *,
-    grid: Annotated[int, Field(ge=2)] = 14,
+    grid: Annotated[int, Field(ge=2)] | None = None,
     shares: Shares = (0.1, 0.25, 0.5, 0.75),
     subsets: Annotated[int, Field(ge=3)] = 50,
     fill: FillChoice = "zero",
@@ -113,9 +113,11 @@ def sensitivity_n(
     """Correlation between a random set's total attribution and what its removal costs.
 
     Pearson over `subsets` random sets of each size, averaged over the sizes (`shares` of the
-    units). Units are grid cells on images and entries on vectors.
+    units). Units are the cells of a grid on images (by default 14 a side, or single pixels on
+    smaller images) and entries on vectors.
     """
-    features = make_units(case.batch, {"grid": {"side": grid}})
+    side = grid or min(14, *case.batch.map_shape)
+    features = make_units(case.batch, {"grid": {"side": side}})
     sizes = [s for s in set_sizes(shares, features.count) if s < features.count]
     if not sizes:
         raise NotApplicable(f"Sets of {features.count} units cannot vary.")

@@ -155,19 +155,25 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
+def _digits(value: float, sign: str = "") -> str:
+    """Three decimals, or three digits where decimals would show nothing."""
+    return f"{value:{sign}.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:{sign}.3g}"
+
+
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    return "" if value is None else _digits(value)
 
 
 def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+    return "" if low is None or high is None else f"[{_digits(low)}, {_digits(high)}]"
 
 
 def _against_control(row: Row) -> str:
     value = row["minus_control"]
     if value is None:
         return ""
-    return f"{value:+.3f} {_interval(row['minus_control_low'], row['minus_control_high'])}".strip()
+    interval = _interval(row["minus_control_low"], row["minus_control_high"])
+    return f"{_digits(value, '+')} {interval}".strip()
 
 
 def _note(row: Row) -> str:
@@ -179,7 +185,7 @@ def _note(row: Row) -> str:
     if row["clearly_below"]:
         notes.append(f"clearly below {row['best_control']}")
     elif row["below_control"]:
-        notes.append(f"below {row['best_control']}")
+        notes.append(f"below {row['best_control']}, not clearly")
     if row["ties_broken"] is False:
         notes.append("too few samples to rank")
     return ", ".join(notes)

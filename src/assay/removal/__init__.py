@@ -82,4 +82,6 @@ def _given(batch: Batch, value: Tensor) -> Tensor:
         raise InputError(
             f"Expected a fill that broadcasts to one input {shape}, got {tuple(value.shape)}."
         )
+    if not bool(torch.isfinite(value).all()):
+        raise InputError("Expected a fill of finite numbers, got NaN or inf.")
     return value.to(batch.inputs).expand(1, *shape)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import pyarrow as pa
@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.report import board, facts, gallery, traces, verdict
-from assay.report.board import Key
+from assay.report.board import Board, Key
 
 if TYPE_CHECKING:
     from assay.results import Results
@@ -103,7 +103,7 @@ def _sections(results: "Results") -> Iterator[Section]:
             f"s{i}",
             verdict.setting(one, several),
             one,
-            verdict.judge(one, manifest["methods"]),
+            verdict.judge(one, manifest["methods"], _accuracy(manifest, one)),
             traces.panels(curves.get(key, {}), lines, list(manifest["protocols"]), style),
             gallery.build(results.store, manifest, key, _tips(results, key), count, lines),
         )
@@ -148,3 +148,11 @@ def _scale() -> str:
     """The colours of the gallery as a CSS gradient."""
     colours = gallery.palette()[: gallery.MISSING : 3]
     return ", ".join(f"rgb({r} {g} {b})" for r, g, b in colours.tolist())
+
+
+def _accuracy(manifest: Mapping[str, Any], section: Board) -> float | None:
+    """How often the network is right on the section's untouched samples, where labels say."""
+    dataset, model, _ = section.key
+    rows = manifest.get("clean") or []
+    found = [r["accuracy"] for r in rows if (r["dataset"], r["model"]) == (dataset, model)]
+    return found[0] if found else None

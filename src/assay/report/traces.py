@@ -106,7 +106,11 @@ def panels(
         drawn = [charts.Line(m, style[m], *lines[m]) for m in present]
         drawn.sort(key=lambda line: not line.style.startswith("grey"))  # methods above controls
         unit = all(line.x.min() >= 0 and line.x.max() <= 1 for line in drawn)
-        chart = charts.curves(drawn, title=title, xlabel="fraction of the units" if unit else "x")
+        chart = charts.curves(
+            drawn,
+            title=title,
+            xlabel="share of the units removed (insertion: inserted)" if unit else "x",
+        )
         found.append(Panel(tuple(names), name, chart, present))
     return tuple(found)
 

@@ -38,8 +38,10 @@ def names(items: Sequence[str]) -> Markup:
     return Markup("{} and {}").format(Markup(", ").join(bold[:-1]), bold[-1])
 
 
-def judge(board: Board, methods: Mapping[str, Mapping[str, Any]]) -> Verdict:
-    """The verdict of one section."""
+def judge(
+    board: Board, methods: Mapping[str, Mapping[str, Any]], accuracy: float | None = None
+) -> Verdict:
+    """The verdict of one section; `accuracy` is the network's on the untouched samples."""
 
     def control(entry: Mapping[str, Any]) -> bool:
         return bool(methods.get(entry["method"], {}).get("control"))
@@ -53,13 +55,15 @@ def judge(board: Board, methods: Mapping[str, Mapping[str, Any]]) -> Verdict:
             f"Only {_count(board.groups, 'independent group')} of samples: too few to tell methods "
             "apart, so no tie is broken. Read the order as a hint."
         )
+    if accuracy is not None and accuracy < 0.5:
+        few = f"The network is right on only {accuracy:.0%} of these samples. {few}".strip()
     if not contenders:
         return Verdict((), Markup("No method could be ranked here."), "", "", below, left_out, few)
     best = contenders[0]["position"]
     first = [o for o in contenders if o["position"] == best]
     leader = first[0]
     over = f"over {_count(leader['protocols'], 'protocol')}"
-    rank = f"mean rank {number(leader['mean_rank']):.1f}"
+    rank = f"mean rank by score {number(leader['mean_rank']):.1f}"
     span = _span(leader)
     if len(first) > 1:
         answer = Markup("{} share first place {} ({}).").format(
@@ -81,8 +85,12 @@ def judge(board: Board, methods: Mapping[str, Mapping[str, Any]]) -> Verdict:
     return Verdict(
         tuple(o["method"] for o in first),
         answer,
-        _certainty(first, contenders, unresolved=bool(few) or not _alone(board, leader["method"])),
-        "" if few else _ties(board, leader["method"]),
+        _certainty(
+            first,
+            contenders,
+            unresolved=not board.ties_broken or not _alone(board, leader["method"]),
+        ),
+        _ties(board, leader["method"]) if board.ties_broken else "",
         below,
         left_out,
         few,
@@ -159,7 +167,10 @@ def _ties(board: Board, leader: str) -> str:
         return "But no protocol tells any two methods apart on these data: every rank is shared."
     held, alone = list(ranks.values()).count(1), len(_alone(board, leader))
     tail = "but never alone" if held and not alone else f"alone in {alone}"
-    return f"Protocol by protocol, {leader} holds rank 1 in {held} of {len(ranks)}, {tail}."
+    found = {p: {r["rank"] for r in board.rows if r["protocol"] == p} - {None} for p in ranks}
+    mute = sum(each == {1} for each in found.values())
+    said = f"Protocol by protocol, {leader} holds rank 1 in {held} of {len(ranks)}, {tail}."
+    return f"{said} {mute} of {len(ranks)} protocols tell no two methods apart." if mute else said
 
 
 def _below(board: Board, methods: Mapping[str, Mapping[str, Any]]) -> Markup:

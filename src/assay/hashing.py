@@ -1,0 +1,41 @@
+"""What a network is, as one short text: weights, settings and code, not its name."""
+
+import hashlib
+import inspect
+
+import torch
+from torch import nn
+
+
+def hash_network(net: nn.Module) -> str:
+    """The hash of all modules with their settings, all parameters and all buffers."""
+    digest = hashlib.sha256()
+    for name, module in net.named_modules():
+        digest.update(f"{name} {type(module).__module__}.{type(module).__qualname__}".encode())
+        digest.update(f"{_settings(module)} {_source(type(module))}".encode())
+    tensors = [*net.named_parameters(), *net.named_buffers()]
+    for name, tensor in sorted(tensors, key=lambda pair: pair[0]):
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        raw = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        digest.update(raw.numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _settings(module: nn.Module) -> list[tuple[str, object]]:
+    """The plain attributes that change what a module computes: stride, slope, a user's own k."""
+    plain = (bool, int, float, str, tuple, list, type(None))
+    return sorted(
+        (name, value)
+        for name, value in vars(module).items()
+        if not name.startswith("_") and name != "training" and isinstance(value, plain)
+    )
+
+
+def _source(kind: type) -> str:
+    """The source of a module class that is not torch's own, where it can be had."""
+    if kind.__module__.startswith("torch."):
+        return ""
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        return ""

@@ -1,0 +1,63 @@
+"""On a GPU the same suite gives the same answers, within rounding."""
+
+import numpy as np
+import pytest
+import torch
+
+import assay
+from small_worlds import make_images, make_net
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+METHODS = [
+    "saliency", {"integrated_gradients": {"steps": 8}}, "gradcam", "random", "edge", "centre",
+    {"shuffled": {"of": "saliency"}},
+]  # fmt: skip
+PROTOCOLS = [
+    {"abpc": {"steps": 8, "fill": "mean"}}, {"abpc": {"steps": 8, "variant": "m4"}},
+    {"insertion": {"steps": 8, "fill": {"blur": {"sigma": 2}}}}, "accuracy_morf", "single_deletion",
+    {"sensitivity_n": {"subsets": 8, "fill": "uniform"}}, {"infidelity": {"stride": 0.125}},
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def exact():
+    """Full single precision in convolutions, as on the CPU."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def values(device: str) -> np.ndarray:
+    results = assay.benchmark(
+        make_net(), make_images(20), METHODS, PROTOCOLS, device=device, progress=False
+    )
+    assert not results.failures
+    return results.scores["value"].to_numpy()
+
+
+def test_scores_agree_with_the_cpu():
+    cpu, gpu = values("cpu"), values("cuda")
+    # Double networks would agree to the last digit; here a rank may move by one unit at a tie.
+    assert np.nanmax(np.abs(cpu - gpu)) < 0.05
+    assert np.nanmean(np.abs(cpu - gpu)) < 1e-4
+
+
+def test_double_scores_agree_closely():
+    scores = []
+    for device in ("cpu", "cuda"):
+        x, y = make_images(8)
+        results = assay.benchmark(
+            make_net().double(), (x.double(), y), METHODS, PROTOCOLS, device=device, progress=False
+        )
+        scores.append(results.scores["value"].to_numpy())
+    assert np.nanmax(np.abs(scores[0] - scores[1])) < 1e-6
+
+
+def test_explain_and_score_take_a_network_on_the_gpu():
+    net, (x, y) = make_net().cuda(), make_images(4)
+    maps = assay.explain(net, x, y, "integrated_gradients", steps=4)
+    plain = assay.explain(make_net(), x, y, "integrated_gradients", steps=4)
+    assert maps.cpu().numpy() == pytest.approx(plain.numpy(), abs=1e-3)
+    assert torch.isfinite(assay.score(net, x, y, maps, "single_deletion")).all()
