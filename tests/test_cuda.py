@@ -20,15 +20,6 @@ PROTOCOLS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def exact():
-    """Full single precision in convolutions, as on the CPU."""
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
-
-
 def values(device: str) -> np.ndarray:
     results = assay.benchmark(
         make_net(), make_images(20), METHODS, PROTOCOLS, device=device, progress=False

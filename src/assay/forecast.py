@@ -66,7 +66,7 @@ class Rehearsal(Engine):
 
     def _ask(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> list[Columns]:
         self.asked.append(rows)
-        made_up = self.batch.draw(f"rehearsal {len(self.asked)}", [rows])  # [B, K]
+        made_up = self.batch.draw(f"rehearsal {len(self.asked)}", [rows]).double()  # [B, K]
         classes = torch.zeros(len(self.batch), dtype=torch.long, device=self._device)
         return [(column, -column, classes) for column in made_up.unbind(1)]
 
