@@ -125,7 +125,8 @@ def _print_answer(results: Any) -> None:
         title = f"{dataset}, {model}: provisional order by mean rank over the protocols"
         table = Table(title=escape(title))
         for column in ("", "method", "mean rank", "95 %", "first in resamples"):
-            table.add_column(column, justify="left" if column == "method" else "right")
+            side = "left" if column == "method" else "right"
+            table.add_column(column, justify=side, overflow="fold")
         for row in rows:
             control = " (control)" if manifest["methods"][row["method"]]["control"] else ""
             table.add_row(
