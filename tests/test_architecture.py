@@ -12,8 +12,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 # Each layer may import its own and the earlier ones.
 ORDER = [
     {"errors"},
+    {"imports"},
     {"registry"},
     {"spec", "reduce", "store"},
+    {"own"},
     {"pixels", "hashing"},
     {"types"},
     {"data", "models"},
@@ -29,7 +31,17 @@ ORDER = [
     {"api"},
     {"cli"},
 ]
-TORCH_FREE = {"errors", "registry", "spec", "reduce", "store", "results", "ranking", "report"}
+TORCH_FREE = {
+    "errors",
+    "imports",
+    "registry",
+    "spec",
+    "reduce",
+    "store",
+    "results",
+    "ranking",
+    "report",
+}
 
 
 def imported(path: Path) -> set[str]:

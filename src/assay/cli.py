@@ -54,19 +54,41 @@ def version(
 
 @app.command()
 def run(
-    suite: Annotated[str, typer.Argument(help="A suite's name or a YAML file.")],
-    out: OutOption,
+    suite: Annotated[str | None, typer.Argument(help="A suite's name or a YAML file.")] = None,
+    out: OutOption = Path("assay-run"),
     workers: WorkersOption = 1,
     device: DeviceOption = None,
     limit: LimitOption = None,
     micro_batch: BatchOption = None,
     dry_run: DryOption = False,
     maps: Annotated[bool, typer.Option(help="Store the maps.")] = True,
+    model: Annotated[str | None, typer.Option(help="Name, or ./file.py:factory.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Safetensors or a checkpoint.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder, .csv, .parquet or a name.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    protocols: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Pixels a side of the input.")] = None,
+    resize: Annotated[int | None, typer.Option(min=1, help="Shorter side before the crop.")] = None,
+    mean: Annotated[str | None, typer.Option(help="Subtracted from pixels in [0, 1].")] = None,
+    std: Annotated[str | None, typer.Option(help="What they are then divided by.")] = None,
+    classes: Annotated[str | None, typer.Option(help="Names in the order of the outputs.")] = None,
+    target: Annotated[str, typer.Option(help="The class explained: label or predicted.")] = "label",
 ) -> None:
-    """Run a suite; run it again to continue where it stopped."""
+    """Run a suite, or a model and data of your own; run it again to continue where it stopped."""
+    from assay.own import own_suite
     from assay.spec import read_suite
 
-    spec = read_suite(suite)
+    told = {
+        "model": model, "weights": weights, "data": data, "methods": methods, "size": size,
+        "protocols": protocols, "resize": resize, "mean": mean, "std": std, "classes": classes,
+    }  # fmt: skip
+    if suite is None:
+        spec = own_suite(told, target)
+    elif any(value is not None for value in told.values()):
+        extra = next(name for name, value in told.items() if value is not None)
+        raise InputError(f"Expected a suite or `--{extra}`, not both: the suite says it.")
+    else:
+        spec = read_suite(suite)
     if limit is not None:
         spec = spec.model_copy(update={"limit": limit})
     _run(spec, out, workers, device, micro_batch, dry_run, maps)
@@ -81,7 +103,7 @@ def demo(
     dry_run: DryOption = False,
 ) -> None:
     """A real network, real photographs: which method is faithful? A page in minutes."""
-    run("demo", out, workers, device, limit, None, dry_run, True)
+    run("demo", out, workers, device, limit, dry_run=dry_run)
 
 
 def _run(
@@ -109,6 +131,12 @@ def _run(
     for row in results.manifest["clean"]:
         right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
         console.print(f"{row['model']} is {right}", markup=False)
+        if row["accuracy"] < 2 * row["chance"]:
+            console.print(
+                "That is below twice chance: labels or normalisation probably do not fit the "
+                "model.",
+                style="yellow",
+            )
     _print_answer(results)
     page = results.report()
     console.print(f"The page: {page}", markup=False, soft_wrap=True)
@@ -125,8 +153,9 @@ def _print_answer(results: Any) -> None:
         title = f"{dataset}, {model}: provisional order by mean rank over the protocols"
         table = Table(title=escape(title))
         for column in ("", "method", "mean rank", "95 %", "first in resamples"):
-            side = "left" if column == "method" else "right"
-            table.add_column(column, justify=side, overflow="fold")
+            table.add_column(
+                column, justify="left" if column == "method" else "right", overflow="fold"
+            )
         for row in rows:
             control = " (control)" if manifest["methods"][row["method"]]["control"] else ""
             table.add_row(

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import nn
 from assay import registry
 from assay.data.memory import as_dataset
 from assay.errors import InputError
+from assay.models.factory import build_model
 from assay.models.wrap import model as as_model
 from assay.spec import Choice, Spec, choose
 from assay.types import Batch, Dataset, Model
@@ -62,7 +63,8 @@ class Plan:
         if self.spec.limit is None or self.spec.limit >= len(ids):
             return ids
         drawn = sorted(ids, key=lambda i: hashlib.sha256(f"limit\0{i}".encode()).digest())
-        return tuple(drawn[: self.spec.limit])  # in the draw's order: a larger limit adds shards
+        dealt = _class_by_class(drawn, self.datasets[dataset].labels)
+        return dealt[: self.spec.limit]  # a larger limit adds to it
 
     def _chunks(self, dataset: str) -> list[tuple[str, ...]]:
         ids = self.samples(dataset)
@@ -189,14 +191,7 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
             name, options = registry.pick(item)
             own = options.pop("label", None)
             own = None if own is None else str(own)
-            plugin = registry.get(kind, name)
-            configured = plugin.configure(options)
-            thing = plugin.function(**configured)
-            label = own or (
-                name
-                if set(options) <= {"path", "weights"}
-                else registry.label(name, configured, plugin.defaults)
-            )
+            thing, label = _from_name(kind, name, options, own)
         if label in built:
             raise InputError(
                 f"Expected each {kind} once, got `{label}` twice; give one a `label:`."
@@ -205,11 +200,40 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
     return built, live
 
 
+def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -> tuple[Any, str]:
+    """A dataset or model by its name or address, and its label."""
+    plugin = registry.get(kind, name)
+    if kind == "model" and plugin.source:
+        label = own or plugin.name
+        return build_model(plugin, options, label), label
+    configured = plugin.configure(options)
+    thing = plugin.function(**configured)
+    if kind == "dataset":
+        thing = as_dataset(thing, own or plugin.name)
+    if "path" in configured and not own:
+        return thing, str(thing.name)  # what a file or folder is called says more
+    plain = set(options) <= {"weights"}
+    return thing, own or (
+        plugin.name if plain else registry.label(plugin.name, configured, plugin.defaults)
+    )
+
+
 def _cast(batch: Batch, model: Model) -> Batch:
     batch = batch.to(model.device)
     if batch.inputs.is_floating_point() and batch.inputs.dtype != model.dtype:
         batch = replace(batch, inputs=batch.inputs.to(model.dtype))
     return batch
+
+
+def _class_by_class(order: Sequence[str], labels: Mapping[str, int]) -> tuple[str, ...]:
+    """The first of each class, then the second of each, and so on, each class in this order."""
+    turns: dict[int, int] = {}
+    rounds = []
+    for place, sample in enumerate(order):
+        label = labels.get(sample, place)  # unknown labels: the order as it is
+        turns[label] = turns.get(label, 0) + 1
+        rounds.append((turns[label], place, sample))
+    return tuple(sample for _, _, sample in sorted(rounds))
 
 
 def _shard_id(dataset: str, model: str, seed: int, samples: tuple[str, ...]) -> str:

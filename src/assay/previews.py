@@ -25,6 +25,7 @@ def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[st
         "model": shard.model,
         "n": len(batch),
         "correct": right,
+        "classes": engine.model.outputs,
         "micro_batch": engine.model.micro_batch,
         "forwards": engine.counter.rows,
         "calls": engine.counter.calls,

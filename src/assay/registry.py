@@ -9,7 +9,7 @@ import os
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import PurePath
 from typing import Any, ClassVar, Literal, TypeVar
@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from assay.errors import InputError, unknown
+from assay.imports import FILE_MODULE, is_address, load_object
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -26,7 +27,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "protocol": ("assay.protocols.curves", "assay.protocols.single", "assay.protocols.subsets"),
     "fill": ("assay.removal.fills",),
     "units": ("assay.features",),
-    "dataset": ("assay.data.photos", "assay.data.parquet"),
+    "dataset": ("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
     "model": ("assay.models.efficientnet_lite", "assay.models.cifar_resnet"),
 }
 
@@ -50,6 +51,7 @@ class Plugin:
     cite: str = ""
     title: str = ""
     family: str = ""
+    source: str = ""  # the hash of the file it was taken from, for plug-ins named by address
 
     @functools.cached_property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -199,12 +201,16 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Functio
         if not callable(facts.get("needs")):
             facts["needs"] = frozenset(facts.get("needs", ()))
         present = _REGISTERED[kind].get(name)
-        if present and present.function.__module__ != function.__module__:
+        by_address = function.__module__.startswith(FILE_MODULE)  # never looked up by its name
+        if present and not by_address and present.function.__module__ != function.__module__:
             raise InputError(
                 f"The {kind} `{name}` of {function.__module__} is already registered by "
                 f"{present.function.__module__}; choose another name."
             )
-        _REGISTERED[kind][name] = TYPES[kind](name, function, **facts)
+        plugin = TYPES[kind](name, function, **facts)
+        vars(function)["__assay__"] = plugin
+        if not by_address:
+            _REGISTERED[kind][name] = plugin
         return function
 
     return decorate
@@ -230,13 +236,33 @@ def _entry_points(kind: str) -> dict[str, Any]:
 
 
 def get(kind: str, name: str) -> Any:
-    """The plug-in of that kind and name: built in, registered here, or an installed entry point."""
+    """The plug-in of that kind and name: built in, registered, an entry point, or at an address."""
     _load_builtin(kind)
+    if is_address(name):
+        return _at_address(kind, name)
     if name not in _REGISTERED[kind] and name in _entry_points(kind):
         _entry_points(kind)[name].load()  # importing it runs its decorator
     if name not in _REGISTERED[kind]:
         raise unknown(kind, name, {*_REGISTERED[kind], *_entry_points(kind)})
     return _REGISTERED[kind][name]
+
+
+def _at_address(kind: str, address: str) -> Plugin:
+    """A plug-in from the user's own code: a decorated function, or for most kinds a plain one."""
+    found, source = load_object(address)
+    plugin = getattr(found, "__assay__", None)
+    if isinstance(plugin, TYPES[kind]):
+        return replace(plugin, source=source)
+    if kind == "protocol":
+        raise InputError(
+            f"Expected `{address}` to be decorated with `@assay.protocol(...)`: it must say which "
+            f"direction is better."
+        )
+    if not callable(found):
+        raise InputError(
+            f"Expected `{address}` to be a function for a {kind}, got {type(found).__name__}."
+        )
+    return TYPES[kind](address.rpartition(":")[2], found, family="own", source=source)
 
 
 def names(kind: str) -> list[str]:

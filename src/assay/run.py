@@ -345,6 +345,7 @@ def _clean(plan: Plan, summaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
                         "model": model,
                         "n": n,
                         "accuracy": sum(s["correct"] for s in mine) / n,
+                        "chance": 1 / max(s["classes"] for s in mine),
                     }
                 )
     return rows

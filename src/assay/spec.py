@@ -154,6 +154,8 @@ class Choice:
 
     def _own_code(self) -> dict[str, str]:
         """Plug-ins from outside are known by their code too: while they are written, it changes."""
+        if self.plugin.source:
+            return {"code": self.plugin.source}
         function = self.plugin.function
         own = function.__module__.split(".")[0] != "assay" and self.plugin.family != "given"
         return {"code": registry.code_identity(function)} if own else {}
@@ -183,7 +185,9 @@ def choose_one(kind: str, item: Any) -> Choice:
     reduction = _reduction(given) if kind == "method" else {}
     options = plugin.configure(given)
     label = registry.label(
-        name, {**options, **reduction}, {**plugin.defaults, **(REDUCTION if reduction else {})}
+        plugin.name,
+        {**options, **reduction},
+        {**plugin.defaults, **(REDUCTION if reduction else {})},
     )
     return Choice(str(own) if own else label, plugin, options, reduction)
 

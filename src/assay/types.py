@@ -133,6 +133,7 @@ class Dataset:
     has: frozenset[str] = frozenset({"labels"})
     groups: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[int, str] = field(default_factory=dict)
+    labels: Mapping[str, int] = field(default_factory=dict, repr=False)  # where cheaply known
 
     def __post_init__(self) -> None:
         """Refuse what no run could use."""
@@ -203,7 +204,8 @@ class Dataset:
         if prepare is None:
             raise PrerequisiteError(
                 f"Dataset `{self.name}` holds images, but the model does not say how it prepares "
-                f"them. Give `prepare=Preprocess(...)` to `assay.model`, or hand over tensors."
+                f"them. Give `size`, `mean` and `std` (`--size 224 --mean ... --std ...`), "
+                f"`prepare=Preprocess(...)` to `assay.model`, or hand over tensors."
             )
         return prepare(raw)
 
@@ -235,6 +237,7 @@ class Model:
     channels_last: bool = False
     # Seen at the first look at the network:
     binary: bool = field(default=False, init=False)  # it gives one logit
+    outputs: int = field(default=0, init=False)  # how many classes it tells apart
     spatial_layer: str | None = field(default=None, init=False)  # the last with a spatial output
     prepared: Any = field(default=None, init=False, repr=False)  # the network as the engine runs it
 

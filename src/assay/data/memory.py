@@ -62,6 +62,7 @@ def as_dataset(data: Any, name: str = "data") -> Dataset:
         fetch=fetch,
         fingerprint=_fingerprint(inputs, labels, truth),
         has=frozenset(what for what, value in known.items() if value is not None),
+        labels={} if labels is None else dict(zip(ids, labels, strict=True)),
     )
 
 

@@ -20,7 +20,9 @@ def attribute(model: Model, batch: Batch, choice: Choice) -> Tensor:  # [B, *map
 def raw_map(model: Model, batch: Batch, choice: Choice) -> Tensor:
     """What the method's formula gives, channels and all."""
     try:
-        raw = choice.plugin.function(model, batch, **choice.options)
+        # A method of the user's own may take gradients as it likes.
+        with torch.set_grad_enabled(choice.plugin.family == "own"):
+            raw = choice.plugin.function(model, batch, **choice.options)
     except torch.cuda.OutOfMemoryError:
         if model.micro_batch == 1:
             raise

@@ -45,7 +45,7 @@ def prepare_network(model: Model, example: Tensor) -> Prepared:
     hooked = any(m._forward_hooks or m._forward_pre_hooks for m in model.net.modules())
     with last_spatial(model) as spatial:
         plain = model.logits(example)
-    model.spatial_layer = spatial[-1] if spatial else None
+    model.spatial_layer, model.outputs = spatial[-1] if spatial else None, plain.shape[1]
     prepared = Prepared(model.net, ())
     if not hooked:
         prepared = _improve(model, prepared, "batch-norm folded", _fuse, example, plain)

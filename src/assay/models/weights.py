@@ -32,7 +32,7 @@ def load_weights(
         raise PrerequisiteError(
             f"Expected weights at `{path}`, found no such file. Check the path or fetch the file."
         )
-    given = _state(_read(path), path)
+    given = _state(_read(path), path, net)
     if rename:
         given = {rename(key): tensor for key, tensor in given.items()}
     expected = net.state_dict()
@@ -67,9 +67,9 @@ def _read(path: Path) -> Any:
         ) from error
 
 
-def _state(loaded: Any, path: Path) -> dict[str, Tensor]:
+def _state(loaded: Any, path: Path, net: nn.Module) -> dict[str, Tensor]:
     """The state dict, out of the wrappings training scripts put around it."""
-    for wrapping in ("state_dict", "model"):
+    for wrapping in ("state_dict", "model_state_dict", "model"):
         if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapping), Mapping):
             loaded = loaded[wrapping]
     if not isinstance(loaded, Mapping) or not loaded:
@@ -83,8 +83,12 @@ def _state(loaded: Any, path: Path) -> dict[str, Tensor]:
                 f"Expected `{path}` to hold tensors by name, got {type(tensor).__name__} at "
                 f"`{key}`. Save `net.state_dict()`."
             )
-    prefix = "module." if all(key.startswith("module.") for key in loaded) else ""
-    return {key.removeprefix(prefix): tensor for key, tensor in loaded.items()}
+    named = dict(loaded)
+    for prefix in ("module.", "model."):  # of wrappers that training scripts use
+        own = all(key.startswith(prefix) for key in net.state_dict())
+        if not own and all(key.startswith(prefix) for key in named):
+            named = {key.removeprefix(prefix): tensor for key, tensor in named.items()}
+    return named
 
 
 def _faults(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:

@@ -1,0 +1,80 @@
+"""A network of the user's own, from an address: built, filled with weights, described."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from assay.errors import InputError, unknown
+from assay.models.weights import load_weights
+from assay.models.wrap import model
+from assay.pixels import Pixels, Preprocess
+from assay.registry import ModelFactory
+from assay.types import Model
+
+# What can be said of any network beside its factory's own options.
+DESCRIPTION = (
+    "weights", "mean", "std", "size", "resize", "classes", "cam_layer", "output", "checkpoint",
+)  # fmt: skip
+
+
+def build_model(plugin: ModelFactory, options: Mapping[str, Any], name: str) -> Model:
+    """Call a factory and make a model of what it gives.
+
+    Args:
+        plugin: The factory: a function, a class or a network.
+        options: The factory's own, and `weights`, `mean`, `std`, `size`, `resize`, `classes`,
+            `cam_layer`, `output`, `checkpoint`.
+        name: What the model is called in tables.
+    """
+    made = plugin.function
+    own = {} if isinstance(made, nn.Module) else _own(plugin, options)
+    net = made if isinstance(made, nn.Module) else made(**own)
+    if isinstance(net, Model):
+        return net
+    if not isinstance(net, nn.Module):
+        raise InputError(
+            f"Expected `{plugin.name}` to give a torch.nn.Module, got {type(net).__name__}."
+        )
+    if options.get("weights"):
+        load_weights(net, options["weights"])
+    prepare = _prepare(options)
+    wrapped = model(
+        net,
+        mean=None if prepare else options.get("mean"),
+        std=None if prepare else options.get("std"),
+        classes=options.get("classes"),
+        cam_layer=options.get("cam_layer"),
+        output=options.get("output"),
+        name=name,
+        prepare=prepare,
+    )
+    wrapped.checkpoint = str(options.get("checkpoint", ""))
+    return wrapped
+
+
+def _own(plugin: ModelFactory, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that go to the factory itself."""
+    parameters = inspect.signature(plugin.function).parameters
+    mine = {n: v for n, v in options.items() if n in parameters and n not in DESCRIPTION}
+    for name in options:
+        if name not in mine and name not in DESCRIPTION:
+            raise unknown(f"option of model `{plugin.name}`:", name, [*parameters, *DESCRIPTION])
+    return mine
+
+
+def _prepare(options: Mapping[str, Any]) -> Preprocess | None:
+    """From image files to inputs, where size, mean and std are all known."""
+    if not options.get("size"):
+        return None
+    if options.get("mean") is None or options.get("std") is None:
+        raise InputError("Expected `mean` and `std` beside `size`: images are normalised by them.")
+    mean, std = (_three(options[name]) for name in ("mean", "std"))
+    resize = options.get("resize")
+    return Preprocess(int(options["size"]), Pixels(mean, std), int(resize) if resize else None)
+
+
+def _three(value: Any) -> tuple[float, ...]:
+    numbers = value if isinstance(value, list | tuple) else [value] * 3
+    return tuple(float(number) for number in numbers)

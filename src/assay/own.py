@@ -1,0 +1,64 @@
+"""A suite out of what the command line says of one's own model and data."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.errors import InputError
+from assay.spec import Spec, make_suite
+
+METHODS = "saliency,input_x_gradient,integrated_gradients,gradcam,random,constant,centre,edge"
+PROTOCOLS = "abpc,deletion,insertion,single_deletion,sensitivity_n"
+
+
+def own_suite(told: Mapping[str, Any], target: str = "label") -> Spec:
+    """The suite of a run without a suite file; the run writes it down.
+
+    Args:
+        told: `model`, `data`, `weights`, `methods`, `protocols`, `size`, `resize`, `mean`, `std`
+            and `classes` as the command line has them; None where nothing was said.
+        target: The class explained.
+
+    Raises:
+        InputError: Model or data are not said, or an argument is not what was expected.
+    """
+    model, data, classes = told["model"], told["data"], _words(told["classes"])
+    if model is None or data is None:
+        missing = "--model" if model is None else "--data"
+        raise InputError(f"Expected a suite, or `--model` and `--data`: `{missing}` is missing.")
+    described = {
+        **{name: told[name] for name in ("weights", "size", "resize")},
+        **{name: _numbers(name, told[name]) for name in ("mean", "std")},
+        "classes": classes,
+    }
+    options = {name: value for name, value in described.items() if value is not None}
+    return make_suite(
+        {
+            "datasets": [_dataset(data, classes)],
+            "models": [{model: options} if options else model],
+            "methods": _words(told["methods"] or METHODS),
+            "protocols": _words(told["protocols"] or PROTOCOLS),
+            "target": target,
+        },
+        "the command",
+    )
+
+
+def _dataset(data: str, classes: list[str] | None) -> Any:
+    path = Path(data).expanduser()
+    if path.is_dir():
+        return {"image_folder": {"path": data, **({"classes": classes} if classes else {})}}
+    if path.suffix in (".csv", ".parquet"):
+        return {path.suffix[1:]: {"path": data}}
+    return data
+
+
+def _words(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(name: str, text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(word) for word in text.split(",")]
+    except ValueError:
+        raise InputError(f"Expected `--{name}` to be numbers by commas, got {text!r}.") from None
