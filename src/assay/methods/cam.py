@@ -1,6 +1,7 @@
 """Class activation maps: how much each place of the last spatial layer speaks for the class."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -72,14 +73,48 @@ def activations(
         yield seen[-1].detach()[:asked], gradient[:asked]
 
 
-@method(
-    "gradcam",
-    needs=["gradients", "image", "spatial"],
-    passes=one_pass,
-    family="cam",
-    cite="selvaraju2017",
-    title="Grad-CAM",
+cam = functools.partial(
+    method, needs=["gradients", "image", "spatial"], passes=one_pass, family="cam"
 )
+
+
+def _weighted(
+    model: Model,
+    batch: Batch,
+    layer: str | nn.Module | None,
+    output: Output,
+    relu: bool,
+    weigh: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """The activations' sum under weights from (activation, gradient), enlarged to the input."""
+    maps = []
+    for activation, gradient in activations(model, batch, layer, output):
+        coarse = (weigh(activation, gradient) * activation).sum(1)  # [n, h, w]
+        maps.append(functional.relu(coarse) if relu else coarse)
+    return enlarge(torch.cat(maps), batch.map_shape)
+
+
+def _mean_gradient(activation: Tensor, gradient: Tensor) -> Tensor:
+    return gradient.mean((2, 3), keepdim=True)
+
+
+def _share_of_activation(activation: Tensor, gradient: Tensor) -> Tensor:
+    total = activation.sum((2, 3), keepdim=True)
+    return (gradient * activation).sum((2, 3), keepdim=True) / (total + 1e-8)
+
+
+def _positive_gradient(activation: Tensor, gradient: Tensor) -> Tensor:
+    return functional.relu(gradient)
+
+
+def _pixel_weighted(activation: Tensor, gradient: Tensor) -> Tensor:
+    square, cube = gradient**2, gradient**3
+    below = 2 * square + (cube * activation).sum((2, 3), keepdim=True)
+    alpha = torch.where(below == 0, 0.0, square / torch.where(below == 0, 1.0, below))
+    return (alpha * functional.relu(gradient)).sum((2, 3), keepdim=True)
+
+
+@cam("gradcam", cite="selvaraju2017", title="Grad-CAM")
 def gradcam(
     model: Model,
     batch: Batch,
@@ -89,12 +124,46 @@ def gradcam(
     output: Output = "logit",
 ) -> Tensor:
     """Relu of the activations weighted by their mean gradients, enlarged to the input."""
-    maps = []
-    for activation, gradient in activations(model, batch, layer, output):
-        weights = gradient.mean((2, 3), keepdim=True)
-        cam = (weights * activation).sum(1, keepdim=True)  # [n, 1, h, w]
-        maps.append(functional.relu(cam) if relu else cam)
-    return enlarge(torch.cat(maps)[:, 0], batch.map_shape)
+    return _weighted(model, batch, layer, output, relu, _mean_gradient)
+
+
+@cam("xgradcam", cite="fu2020", title="XGrad-CAM")
+def xgradcam(
+    model: Model,
+    batch: Batch,
+    *,
+    layer: Any = None,
+    relu: bool = True,
+    output: Output = "logit",
+) -> Tensor:
+    """Grad-CAM with weights sum(g A) / sum(A): each activation's own share of the answer."""
+    return _weighted(model, batch, layer, output, relu, _share_of_activation)
+
+
+@cam("layercam", cite="jiang2021", title="Layer-CAM")
+def layercam(
+    model: Model,
+    batch: Batch,
+    *,
+    layer: Any = None,
+    relu: bool = True,
+    output: Output = "logit",
+) -> Tensor:
+    """Activations weighted place by place with their positive gradients."""
+    return _weighted(model, batch, layer, output, relu, _positive_gradient)
+
+
+@cam("gradcam_pp", cite="chattopadhay2018", title="Grad-CAM++")
+def gradcam_pp(
+    model: Model,
+    batch: Batch,
+    *,
+    layer: Any = None,
+    relu: bool = True,
+    output: Output = "logit",
+) -> Tensor:
+    """Grad-CAM with weights sum(alpha relu(g)), alpha = g^2 / (2 g^2 + sum(g^3 A))."""
+    return _weighted(model, batch, layer, output, relu, _pixel_weighted)
 
 
 def enlarge(maps: Tensor, shape: tuple[int, ...]) -> Tensor:  # [B, h, w] -> [B, H, W]

@@ -129,3 +129,22 @@ def integrated_gradients(
     for samples, rows, _, gradient in gradients(model, batch, steps, place, output):
         mean.index_add_(0, samples, gradient * weight[rows].reshape(-1, *ones))
     return (x - start) * mean
+
+
+@method(
+    "integrated_gradients_uniform",
+    needs=["gradients"],
+    passes=_per_step,
+    family="gradients",
+    cite="sturmfels2020",
+    title="Integrated gradients, uniform baseline",
+)
+def integrated_gradients_uniform(
+    model: Model,
+    batch: Batch,
+    *,
+    steps: Annotated[int, Field(ge=1)] = 50,
+    output: Output = "logit",
+) -> Tensor:
+    """Integrated gradients from uniform noise in [-1, 1], one fixed field per sample."""
+    return integrated_gradients(model, batch, steps=steps, baseline="uniform", output=output)
