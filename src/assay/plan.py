@@ -45,6 +45,7 @@ class Plan:
     methods: tuple[Choice, ...]
     protocols: tuple[Choice, ...]
     live: tuple[str, ...] = field(default=())  # what exists in this process only
+    _cells: dict[tuple[object, ...], str] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def shards(self) -> list[Shard]:
@@ -143,8 +144,12 @@ class Plan:
 
     def cell(self, shard: Shard, method: Choice, protocol: Choice) -> str:
         """Identifies a method under a protocol."""
-        base = self._base(shard.dataset, shard.model, shard.seed)
-        return registry.identity({**base, "method": method.key, "protocol": protocol.key})
+        place = (shard.dataset, shard.model, shard.seed, method.label, protocol.label)
+        if place not in self._cells:
+            base = self._base(shard.dataset, shard.model, shard.seed)
+            what = {**base, "method": method.key, "protocol": protocol.key}
+            self._cells[place] = registry.identity(what)
+        return self._cells[place]
 
     def piece(self, shard: Shard, method: Choice, protocol: Choice) -> str:
         """The name of the files of one cell in one shard."""

@@ -69,8 +69,8 @@ def run(
         )
     started = time.monotonic()
     _write_manifest(plan, settings, store, None)
-    expected = _forecast(plan, store)
     unfinished = [s for s in plan.shards if not _finished(plan, s, store)]
+    expected = _forecast(plan, store, unfinished)
     with _bar(expected.work, progress and bool(unfinished)) as listen:
         if workers > 1 and len(unfinished) > 1:
             run_in_processes(spec, settings, unfinished, min(workers, len(unfinished)), listen)
@@ -94,8 +94,8 @@ def dry_run(
     """Count every forward pass a run would make and estimate its time; nothing is written."""
     store = Store(out or "/nonexistent")
     plan, settings = prepare(spec, store, device, micro_batch, True)
-    found = _forecast(plan, store)
     unfinished = [s for s in plan.shards if not _finished(plan, s, store)]
+    found = _forecast(plan, store, unfinished)
     busy = max(1, min(workers, len(unfinished)))
     found.looks = (
         min(busy, len(unfinished)) * len({s.model for s in unfinished}) if unfinished else 0
@@ -186,7 +186,7 @@ def _finished(plan: Plan, shard: Shard, store: Store) -> bool:
     return summary and all(done(m, p) for m in plan.methods for p in plan.protocols)
 
 
-def _forecast(plan: Plan, store: Store) -> Forecast:
+def _forecast(plan: Plan, store: Store, shards: list[Shard]) -> Forecast:
     def explained(shard: Shard, method: Choice) -> bool:
         key = plan.maps_key(shard, method)
         return (
@@ -196,7 +196,7 @@ def _forecast(plan: Plan, store: Store) -> Forecast:
 
     return forecast(
         plan,
-        plan.shards,
+        shards,
         lambda shard, m, p: ShardRun(plan, shard, store).done(m, p),
         explained,
         lambda shard: ResponseShelf(plan, shard, store),

@@ -65,15 +65,10 @@ class ShardRun:
     def done(self, method: Choice, protocol: Choice) -> bool:
         """Whether this cell's rows are there, whole and without failure."""
         piece = self.plan.piece(self.shard, method, protocol)
+        scores = Store.has_table(self.store.path("scores", f"{piece}.parquet"), SCORES)
+        curves = Store.has_table(self.store.path("curves", f"{piece}.parquet"), CURVES)
         about = Store.read_json(self.store.path("cells", f"{piece}.json"))
-        scores = Store.read_table(self.store.path("scores", f"{piece}.parquet"), SCORES)
-        curves = Store.read_table(self.store.path("curves", f"{piece}.parquet"), CURVES)
-        return (
-            about is not None
-            and scores is not None
-            and curves is not None
-            and about["status"] != "failed"
-        )
+        return scores and curves and about is not None and about["status"] != "failed"
 
     # --- one method ------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """What is measured: the suite as written, and its choices resolved to plug-ins with labels."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -130,12 +131,12 @@ class Choice:
         """Everything that was set or defaulted, as it is written into the tables."""
         return {**self.options, **self.reduction}
 
-    @property
+    @functools.cached_property
     def formula_key(self) -> str:
         """Identifies a method without its reduction: choices that share it share the work."""
         return registry.identity({"name": self.plugin.name, "options": self.options})
 
-    @property
+    @functools.cached_property
     def key(self) -> dict[str, Any]:
         """What identifies the numbers this choice gives: names, versions, options."""
         nested = {}

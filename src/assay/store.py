@@ -114,6 +114,14 @@ class Store:
         return table if table.schema.equals(schema) else None
 
     @staticmethod
+    def has_table(path: Path, schema: pa.Schema) -> bool:
+        """Whether a whole table of this shape is there: a parquet file ends with its schema."""
+        try:
+            return bool(pq.read_schema(path).equals(schema))
+        except (pa.ArrowInvalid, OSError):
+            return False
+
+    @staticmethod
     def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]] | None:
         """Read arrays and their description; None where they are missing or not whole."""
         try:
