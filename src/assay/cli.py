@@ -62,7 +62,9 @@ def run(
     micro_batch: BatchOption = None,
     dry_run: DryOption = False,
     maps: Annotated[bool, typer.Option(help="Store the maps.")] = True,
-    model: Annotated[str | None, typer.Option(help="Name, or ./file.py:factory.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Name, ./file.py:factory, timm:NAME or torchvision:NAME.")
+    ] = None,
     weights: Annotated[str | None, typer.Option(help="Safetensors or a checkpoint.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder, .csv, .parquet or a name.")] = None,
     methods: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,

@@ -14,6 +14,7 @@ from assay import registry
 from assay.data.memory import as_dataset
 from assay.errors import InputError
 from assay.models.factory import build_model
+from assay.models.hub import hub_model, is_hub_name
 from assay.models.wrap import model as as_model
 from assay.spec import Choice, Spec, choose
 from assay.types import Batch, Dataset, Model
@@ -207,6 +208,9 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
 
 def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -> tuple[Any, str]:
     """A dataset or model by its name or address, and its label."""
+    if kind == "model" and is_hub_name(name):
+        label = own or name.partition(":")[2]
+        return hub_model(name, options, label), label
     plugin = registry.get(kind, name)
     if kind == "model" and plugin.source:
         label = own or plugin.name

@@ -37,9 +37,16 @@ def build_model(plugin: ModelFactory, options: Mapping[str, Any], name: str) -> 
         raise InputError(
             f"Expected `{plugin.name}` to give a torch.nn.Module, got {type(net).__name__}."
         )
+    return describe(net, options, name)
+
+
+def describe(
+    net: nn.Module, options: Mapping[str, Any], name: str, prepare: Preprocess | None = None
+) -> Model:
+    """A network with its weights and all that was said of it; `prepare` where nothing was."""
     if options.get("weights"):
         load_weights(net, options["weights"])
-    prepare = _prepare(options)
+    prepare = _prepare(options) or prepare
     wrapped = model(
         net,
         mean=None if prepare else options.get("mean"),

@@ -1,0 +1,106 @@
+"""Networks of other libraries by name: `timm:resnet18`, `torchvision:resnet18`."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from assay.errors import PrerequisiteError, unknown
+from assay.models.factory import DESCRIPTION, describe
+from assay.pixels import Pixels, Preprocess
+from assay.types import Model
+
+_KEPT: list[Any] = []  # operator definitions live as long as this reference
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name stands for a network of another library."""
+    return name.partition(":")[0] in _LIBRARIES
+
+
+def hub_model(name: str, options: Mapping[str, Any], label: str) -> Model:
+    """A network of another library, with that library's own preprocessing.
+
+    Args:
+        name: `timm:NAME` or `torchvision:NAME`.
+        options: What can be said of any network (`weights`, `classes`, ...), and `pretrained`,
+            which fetches the library's weights.
+        label: What the model is called in tables.
+    """
+    library, _, wanted = name.partition(":")
+    for option in options:
+        if option not in (*DESCRIPTION, "pretrained"):
+            raise unknown(f"option of model `{name}`:", option, [*DESCRIPTION, "pretrained"])
+    ensure_torchvision()
+    net, prepare = _LIBRARIES[library](wanted, bool(options.get("pretrained", False)))
+    return describe(net, options, label, prepare)
+
+
+def ensure_torchvision() -> None:
+    """Import torchvision beside a torch build it was not made for.
+
+    Its compiled operators are then missing; declaring the two that it looks for at import is
+    enough for everything but non-maximum suppression.
+    """
+    try:
+        import torchvision
+    except ModuleNotFoundError:
+        raise PrerequisiteError(
+            'These networks need torchvision and timm: pip install "assay[vision]".'
+        ) from None
+    except RuntimeError:
+        for module in [m for m in sys.modules if m.partition(".")[0] == "torchvision"]:
+            del sys.modules[module]
+        library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        for operator in ("nms", "qnms"):
+            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _KEPT.append(library)
+        import torchvision  # noqa: F401
+
+
+def _timm(name: str, pretrained: bool) -> tuple[nn.Module, Preprocess]:
+    try:
+        import timm
+    except ModuleNotFoundError:
+        raise PrerequisiteError('timm is missing: pip install "assay[vision]".') from None
+    if not timm.is_model(name):
+        raise unknown("timm model", name, timm.list_models())
+    net = _fetch(f"timm:{name}", lambda: timm.create_model(name, pretrained=pretrained))
+    said = timm.data.resolve_model_data_config(net)
+    size = int(said["input_size"][-1])
+    pixels = Pixels(tuple(said["mean"]), tuple(said["std"]))
+    return net, Preprocess(size, pixels, resize=round(size / said.get("crop_pct", 1.0)))
+
+
+def _torchvision(name: str, pretrained: bool) -> tuple[nn.Module, Preprocess | None]:
+    from torchvision import models
+
+    if name not in models.list_models():
+        raise unknown("torchvision model", name, models.list_models())
+    weights = models.get_model_weights(name).DEFAULT
+    net = _fetch(
+        f"torchvision:{name}",
+        lambda: models.get_model(name, weights=weights if pretrained else None),
+    )
+    said = weights.transforms()
+    if not hasattr(said, "crop_size"):  # detection and video networks have another way in
+        return net, None
+    pixels = Pixels(tuple(said.mean), tuple(said.std))
+    return net, Preprocess(int(said.crop_size[0]), pixels, resize=int(said.resize_size[0]))
+
+
+def _fetch(name: str, build: Callable[[], nn.Module]) -> nn.Module:
+    try:
+        return build()
+    except OSError as error:
+        raise PrerequisiteError(
+            f"The weights of `{name}` cannot be fetched ({error}). Give a file with `weights`."
+        ) from error
+
+
+_LIBRARIES: dict[str, Callable[[str, bool], tuple[nn.Module, Preprocess | None]]] = {
+    "timm": _timm,
+    "torchvision": _torchvision,
+}
