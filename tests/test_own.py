@@ -270,3 +270,30 @@ def test_a_network_at_chance_is_remarked_upon(home, call):
     assert code == 0
     assert accuracy["chance"] == 0.5
     assert ("below twice chance" in output) == (accuracy["accuracy"] < 1)
+
+
+LOOK = ["--model", "./my_net.py:build", "--size", "32", "--mean", ".5", "--std", ".2"]
+
+
+def test_one_picture_is_explained(home, call):
+    code, output = call("explain", "val/cat/0.png", *LOOK, "--weights", "best.pt", "-o", "map.png")
+    assert code == 0
+    assert "a probability of 0." in output
+    assert Image.open(home / "map.png").size == (32, 32)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["val/cat/99.png", *LOOK], "no file"),
+        (["mine.py", *LOOK], "Expected an image"),
+        (["val/cat/0.png", "--model", "./my_net.py:build"], "--size"),
+        (["val/cat/0.png", *LOOK, "--target", "7"], "class below 2"),
+        (["val/cat/0.png", *LOOK, "--method", "gradcm"], "Did you mean `gradcam`"),
+    ],
+)
+def test_what_cannot_be_explained_is_said(call, arguments, message):
+    code, output = call("explain", *arguments)
+    assert code == 2
+    assert message in output

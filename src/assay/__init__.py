@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from assay.errors import InputError, NotApplicable, PrerequisiteError
     from assay.models.wrap import model
     from assay.registry import method, protocol
+    from assay.report.overlay import overlay
     from assay.results import Results, load
     from assay.spec import Spec
     from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores
@@ -26,6 +27,7 @@ _PUBLIC = {
     "model": "assay.models.wrap",
     **dict.fromkeys(("method", "protocol"), "assay.registry"),
     **dict.fromkeys(("Results", "load"), "assay.results"),
+    "overlay": "assay.report.overlay",
     "Spec": "assay.spec",
     **dict.fromkeys(("Batch", "Case", "Dataset", "Model", "Preprocess", "Scores"), "assay.types"),
 }
@@ -33,7 +35,7 @@ _PUBLIC = {
 __all__ = [
     "Batch", "Case", "Dataset", "InputError", "Model", "NotApplicable", "Preprocess",
     "PrerequisiteError", "Results", "Scores", "Spec", "benchmark", "dry_run", "explain", "load",
-    "method", "model", "protocol", "score",
+    "method", "model", "overlay", "protocol", "score",
 ]  # fmt: skip
 
 

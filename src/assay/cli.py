@@ -108,6 +108,29 @@ def demo(
     run("demo", out, workers, device, limit, dry_run=dry_run)
 
 
+@app.command()
+def explain(
+    image: Annotated[Path, typer.Argument(help="An image file.")],
+    model: Annotated[str, typer.Option(help="Name, ./file.py:factory, timm:NAME ...")],
+    method: Annotated[str, typer.Option(help="A method's name or address.")] = "gradcam",
+    output: Annotated[Path, typer.Option("-o", "--output")] = Path("explanation.png"),
+    target: Annotated[int | None, typer.Option(min=0, help="A class; else the predicted.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Safetensors or a checkpoint.")] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Pixels a side of the input.")] = None,
+    resize: Annotated[int | None, typer.Option(min=1, help="Shorter side before the crop.")] = None,
+    mean: Annotated[str | None, typer.Option(help="Subtracted from pixels in [0, 1].")] = None,
+    std: Annotated[str | None, typer.Option(help="What they are then divided by.")] = None,
+) -> None:
+    """One method's map over one picture: red speaks for the class, blue against it."""
+    from assay.own import model_item
+    from assay.picture import explain_picture
+
+    described = {"weights": weights, "size": size, "resize": resize, "mean": mean, "std": std}
+    said, picture = explain_picture(image, model_item(model, described), method, target)
+    picture.save(output)
+    console.print(f"{said} The map: {output}", markup=False, soft_wrap=True)
+
+
 def _run(
     spec: Any,
     out: Path,

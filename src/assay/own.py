@@ -26,22 +26,26 @@ def own_suite(told: Mapping[str, Any], target: str = "label") -> Spec:
     if model is None or data is None:
         missing = "--model" if model is None else "--data"
         raise InputError(f"Expected a suite, or `--model` and `--data`: `{missing}` is missing.")
-    described = {
-        **{name: told[name] for name in ("weights", "size", "resize")},
-        **{name: _numbers(name, told[name]) for name in ("mean", "std")},
-        "classes": classes,
-    }
-    options = {name: value for name, value in described.items() if value is not None}
     return make_suite(
         {
             "datasets": [_dataset(data, classes)],
-            "models": [{model: options} if options else model],
+            "models": [model_item(model, {**told, "classes": classes})],
             "methods": _words(told["methods"] or METHODS),
             "protocols": _words(told["protocols"] or PROTOCOLS),
             "target": target,
         },
         "the command",
     )
+
+
+def model_item(model: str, told: Mapping[str, Any]) -> Any:
+    """A model as a suite writes it, with what was said of it."""
+    described = {
+        **{name: told.get(name) for name in ("weights", "size", "resize", "classes")},
+        **{name: _numbers(name, told.get(name)) for name in ("mean", "std")},
+    }
+    options = {name: value for name, value in described.items() if value is not None}
+    return {model: options} if options else model
 
 
 def _dataset(data: str, classes: list[str] | None) -> Any:

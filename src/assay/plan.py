@@ -206,6 +206,12 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
     return built, live
 
 
+def build_one(kind: str, item: Any) -> Any:
+    """One dataset or model as a suite writes it."""
+    (thing,) = _build(kind, [item])[0].values()
+    return thing
+
+
 def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -> tuple[Any, str]:
     """A dataset or model by its name or address, and its label."""
     if kind == "model" and is_hub_name(name):
