@@ -1,6 +1,7 @@
 """Models and data with known answers, small enough for any machine."""
 
 import os
+import sys
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -8,6 +9,7 @@ import assay  # noqa: F401, I001 - before torch: sets the environment that makes
 
 import pytest
 import torch
+from assay.cli import main
 from small_worlds import LinearImages, SmallNet, make_images, make_net
 from torch import nn
 
@@ -48,3 +50,20 @@ def linear_images() -> tuple[nn.Module, torch.Tensor, torch.Tensor, torch.Tensor
     x = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(5))
     y = torch.arange(6) % 3
     return net, x, y, (x * net.weight[y]).sum(1).detach()
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Type a command; gives exit code, output and errors."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["assay", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run

@@ -1,7 +1,6 @@
 """The command line, as a user types it."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import yaml
 import assay
 import toy_run  # registers toy_images, toy_net and slow_random
 from assay import registry
-from assay.cli import main
 
 SUITE = {
     "datasets": ["toy_images"],
@@ -19,23 +17,6 @@ SUITE = {
     "protocols": ["single_deletion", {"deletion": {"steps": 3}}],
     "limit": 12,
 }
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Type a command; gives exit code, output and errors."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["assay", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture
@@ -155,7 +136,7 @@ def test_unknown_plugins_stop_before_anything_is_written(call, tmp_path):
         code, _, errors = call("run", str(path), "--out", str(tmp_path / "run"))
         assert code == 2
         assert "Did you mean" in errors.replace("\n", " ")
-        assert not (tmp_path / "run" / "manifest.json").exists()
+        assert not (tmp_path / "run").exists()
 
 
 def test_doctor_names_versions(call):

@@ -114,6 +114,21 @@ def test_callables_are_known_by_what_they_use(tmp_path, monkeypatch):
     assert plus == pytest.approx(-minus)
 
 
+def test_a_decorated_method_of_ones_own_may_take_gradients_as_it_likes():
+    @assay.method("plain_autograd", needs=["gradients"], cite="x")
+    def plain_autograd(model, batch):
+        """Gradients by hand."""
+        x = batch.inputs.clone().requires_grad_(True)
+        return torch.autograd.grad(model(x).gather(1, batch.targets[:, None]).sum(), x)[0]
+
+    try:
+        net, (x, y) = make_net(), make_images(3)
+        ours = assay.explain(net, x, y, "plain_autograd")
+        assert torch.allclose(ours, assay.explain(net, x, y, "saliency"), atol=1e-6)
+    finally:
+        registry._REGISTERED["method"].pop("plain_autograd")
+
+
 def test_an_object_with_a_state_is_never_taken_from_another_process():
     class Explainer:
         def __call__(self, model, batch):

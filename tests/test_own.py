@@ -1,6 +1,5 @@
 """One's own model, data and methods, by address and from the command line."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from PIL import Image
 
 import assay
 from assay import registry
-from assay.cli import main
 from assay.plan import resolve
 from assay.spec import choose_one, make_suite
 
@@ -24,6 +22,12 @@ def build(width=4):
 
 def number():
     return 3
+
+def ready():
+    import assay
+    return assay.model(build())
+
+network = build()
 """
 MINE = """
 import assay
@@ -62,16 +66,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
+def call(call):
+    """The exit code, and all that was said in one line."""
+
     def run(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["assay", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, (captured.out + captured.err).replace("\n", " ")
+        code, output, errors = call(*arguments)
+        return code, (output + errors).replace("\n", " ")
 
     return run
 
@@ -174,6 +174,14 @@ class TestModels:
     def test_a_factory_that_gives_no_module(self):
         with pytest.raises(assay.InputError, match=r"to give a torch.nn.Module, got int"):
             suite("./my_net.py:number", {"image_folder": {"path": "val"}})
+
+    def test_nothing_said_of_a_model_is_dropped(self):
+        data = {"image_folder": {"path": "val"}}
+        with pytest.raises(assay.InputError, match="no `weights` for `ready`"):
+            suite({"./my_net.py:ready": {"weights": "best.pt"}}, data)
+        with pytest.raises(assay.InputError, match="Unknown option of model `network`: `width`"):
+            suite({"./my_net.py:network": {"width": 3}}, data)
+        assert suite({"./my_net.py:network": {"size": 32, "mean": 0.5, "std": 0.2}}, data).models
 
     def test_a_pickle_is_refused(self):
         torch.save(registry.get("model", "./my_net.py:build").function(), "whole.pt")

@@ -146,6 +146,13 @@ class TestForwardsAreShared:
         assert counted.take() == 2 + 6 * 2 * 3
         assert set(grown.scores["method"].to_pylist()) == {"saliency", "random", "edge"}
 
+    def test_the_cost_of_a_run_adds_up_over_its_parts(self, tmp_path):
+        counted, data = CountingNet(), make_images(6)
+        options = {"out": tmp_path, "micro_batch": 6, **QUIET}
+        assay.benchmark(counted.net, data, ["saliency"], PROTOCOLS, **options)
+        grown = assay.benchmark(counted.net, data, ["saliency", "edge"], PROTOCOLS, **options)
+        assert grown.manifest["forwards"] == counted.take() - 2 * 2  # two looks of two rows
+
     def test_adding_a_protocol_explains_nothing_again(self, tmp_path):
         counted, data = CountingNet(), make_images(6)
         methods = [{"integrated_gradients": {"steps": 9}}]

@@ -25,7 +25,7 @@ from assay.run import dry_run as run_dry
 from assay.run import prepare, run
 from assay.shard import make_engine, score_case
 from assay.spec import Choice, Spec, choose_one, make_suite
-from assay.store import Store
+from assay.store import NOWHERE
 from assay.types import Case, Dataset, Model
 
 # What is run when nobody says what: cheap, from different families, each with its controls.
@@ -97,7 +97,10 @@ def dry_run(
     limit: int | None = None,
     **options: Any,
 ) -> Forecast:
-    """What `benchmark` would cost with these arguments: exact forward passes, estimated time."""
+    """What `benchmark` would cost with these arguments: exact forward passes, estimated time.
+
+    What a method costs that is a plain function is not known, and not counted.
+    """
     return run_dry(_spec(net, data, methods, protocols, seed, target, limit), out, **options)
 
 
@@ -158,7 +161,7 @@ def score(
 
 @contextmanager
 def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Any]]]:
-    plan, _ = prepare(spec, Store("/nonexistent"))
+    plan, _ = prepare(spec, NOWHERE)
     (model,) = plan.models.values()
     with model.evaluating(), torch.no_grad():
         yield ((plan, make_engine(plan, shard)) for shard in plan.shards)

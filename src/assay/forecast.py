@@ -106,16 +106,18 @@ def forecast(
     """
     total = Forecast()
     for shard in shards:
-        todo = {m.label: [p for p in plan.protocols if not done(shard, m, p)] for m in plan.methods}
-        if any(todo.values()):
-            _rehearse(plan, shard, todo, explained, shelf(shard), total)
+        wanted = {
+            m.label: [p for p in plan.protocols if not done(shard, m, p)] for m in plan.methods
+        }
+        if any(wanted.values()):
+            _rehearse(plan, shard, wanted, explained, shelf(shard), total)
     return total
 
 
 def _rehearse(
     plan: Plan,
     shard: Shard,
-    todo: dict[str, list[Choice]],
+    wanted: dict[str, list[Choice]],
     explained: Callable[[Shard, Choice], bool],
     shelf: Shelf,
     total: Forecast,
@@ -139,7 +141,7 @@ def _rehearse(
     take("clean")
     formula = ""  # the last method's: its neighbours that only reduce it differently are free
     for method in plan.methods:
-        if not todo[method.label] or plan.missing(shard, method):
+        if not wanted[method.label] or plan.missing(shard, method):
             continue
         for option, kind in method.plugin.nested().items():
             if kind == "fill" and method.options[option] is not None:
@@ -155,7 +157,7 @@ def _rehearse(
         engine.forget()
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
         case = Case(engine.batch, noise, engine.respond, engine.clean)
-        for protocol in todo[method.label]:
+        for protocol in wanted[method.label]:
             if not plan.missing(shard, protocol):
                 _try(protocol, case)
                 take(protocol.label)

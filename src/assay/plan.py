@@ -161,13 +161,11 @@ def resolve(spec: Spec, device: str | None = None) -> Plan:
     """Build what a suite names; live datasets, modules and methods may stand among the names."""
     datasets, live_data = _build("dataset", spec.datasets)
     models, live_models = _build("model", spec.models)
-    for name, model in models.items():
-        if device is not None:
+    if device is not None:
+        for model in models.values():
             model.net.to(device)
-        if not isinstance(model.net, nn.Module):
-            raise InputError(f"Expected model `{name}` to hold a torch.nn.Module.")
     methods, protocols = choose("method", spec.methods), choose("protocol", spec.protocols)
-    live_methods = [c.label for c in methods if getattr(c.plugin, "family", "") == "given"]
+    live_methods = [c.label for c in methods if c.plugin.family == "given"]
     return Plan(
         spec,
         datasets,

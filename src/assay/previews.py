@@ -13,7 +13,7 @@ PREVIEWS = 24  # photographs per dataset that are kept for the page
 
 
 def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[str, Any]:
-    """How often the model is right, what the shard cost, and its first samples as pictures."""
+    """How often the model is right, and the shard's first samples as pictures."""
     batch, clean = engine.batch, engine.clean
     right = None if batch.labels is None else int((clean.predicted[:, 0] == batch.labels).sum())
     everyone = plan.samples(shard.dataset)
@@ -27,8 +27,6 @@ def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[st
         "correct": right,
         "classes": engine.model.outputs,
         "micro_batch": engine.model.micro_batch,
-        "forwards": engine.counter.rows,
-        "calls": engine.counter.calls,
         "previews": [_preview(plan, shard, engine, store, b) for b in chosen] if pictures else [],
     }
 

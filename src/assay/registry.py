@@ -68,6 +68,11 @@ class Plugin:
         """The options as they are when nobody says anything; those without a default are absent."""
         return {n: p.default for n, p in self.options.items() if p.default is not p.empty}
 
+    @property
+    def own(self) -> bool:
+        """Whether the code is the user's rather than this package's."""
+        return self.function.__module__.split(".")[0] != "assay"
+
     def required(self, options: Mapping[str, Any]) -> frozenset[str]:
         """What model and data must have under these options."""
         return frozenset(self.needs(options) if callable(self.needs) else self.needs)

@@ -28,7 +28,7 @@ from assay.plan import Plan, Shard, resolve
 from assay.results import Results
 from assay.shard import ResponseShelf, ShardRun
 from assay.spec import Choice, Spec
-from assay.store import Store
+from assay.store import NOWHERE, Store
 
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
 
@@ -51,7 +51,7 @@ def run(
         spec: The suite.
         out: The folder; one that holds an earlier run is continued.
         workers: Processes; each uses one thread.
-        device: Where the models run; where they are by default.
+        device: Where the models run, and are moved to; where they are by default.
         micro_batch: Rows per call of a network; chosen once per model and kept by default.
         keep_maps: Whether the maps are stored; without them a later protocol explains again.
         one_thread: Whether to compute with one thread, so that tables are equal bit for bit
@@ -60,7 +60,6 @@ def run(
         keep: Held as long as the results are.
     """
     store = Store(out)
-    store.create()
     plan, settings = prepare(spec, store, device, micro_batch, keep_maps)
     if workers > 1 and plan.live:
         raise PrerequisiteError(
@@ -68,6 +67,7 @@ def run(
             f"live in this process only. Use `workers=1`, or name them in a suite."
         )
     started = time.monotonic()
+    store.create()
     _write_manifest(plan, settings, store, None)
     unfinished = [s for s in plan.shards if not _finished(plan, s, store)]
     expected = _forecast(plan, store, unfinished)
@@ -92,7 +92,7 @@ def dry_run(
     time_it: bool = True,
 ) -> Forecast:
     """Count every forward pass a run would make and estimate its time; nothing is written."""
-    store = Store(out or "/nonexistent")
+    store = Store(out) if out else NOWHERE
     plan, settings = prepare(spec, store, device, micro_batch, True)
     unfinished = [s for s in plan.shards if not _finished(plan, s, store)]
     found = _forecast(plan, store, unfinished)

@@ -40,11 +40,11 @@ class ShardRun:
     def __call__(self) -> None:
         """Do what is missing."""
         model = self.plan.models[self.shard.model]
-        todo = {
+        wanted = {
             m.label: [p for p in self.plan.protocols if not self.done(m, p)]
             for m in self.plan.methods
         }
-        if not any(todo.values()) and self._path.exists():
+        if not any(wanted.values()) and self._path.exists():
             return
         started = time.monotonic()
         counter = Counter(listen=self.listen)
@@ -52,11 +52,18 @@ class ShardRun:
             shelf = ResponseShelf(self.plan, self.shard, self.store)
             self.engine = make_engine(self.plan, self.shard, counter, shelf)
             for method in self.plan.methods:
-                if todo[method.label]:
-                    self._method(method, todo[method.label])
+                if wanted[method.label]:
+                    self._method(method, wanted[method.label])
             summary = summarise(self.plan, self.shard, self.engine, self.store)
-            timing = {"seconds": time.monotonic() - started, "explaining": self._passes}
-            self.store.write_json(self._path, {**summary, **timing})
+            cost = {
+                "forwards": counter.rows,
+                "calls": counter.calls,
+                "explaining": self._passes,
+                "seconds": time.monotonic() - started,
+            }
+            before = Store.read_json(self._path) or {}
+            whole = {name: before.get(name, 0) + spent for name, spent in cost.items()}
+            self.store.write_json(self._path, {**summary, **whole})
 
     @property
     def _path(self) -> Path:

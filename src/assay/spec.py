@@ -157,9 +157,7 @@ class Choice:
         """Plug-ins from outside are known by their code too: while they are written, it changes."""
         if self.plugin.source:
             return {"code": self.plugin.source}
-        function = self.plugin.function
-        own = function.__module__.split(".")[0] != "assay" and self.plugin.family != "given"
-        return {"code": registry.code_identity(function)} if own else {}
+        return {"code": registry.code_identity(self.plugin.function)} if self.plugin.own else {}
 
 
 def choose(kind: str, items: Sequence[Any]) -> list[Choice]:

@@ -146,6 +146,9 @@ class Store:
             ) from error
 
 
+NOWHERE = Store(os.devnull)  # holds nothing: no file lies below a file
+
+
 def require_run(folder: str | Path) -> Store:
     """The store of a folder that holds a run.
 

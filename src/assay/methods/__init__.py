@@ -21,7 +21,7 @@ def raw_map(model: Model, batch: Batch, choice: Choice) -> Tensor:
     """What the method's formula gives, channels and all."""
     try:
         # A method of the user's own may take gradients as it likes.
-        with torch.set_grad_enabled(choice.plugin.family == "own"):
+        with torch.set_grad_enabled(choice.plugin.own):
             raw = choice.plugin.function(model, batch, **choice.options)
     except torch.cuda.OutOfMemoryError:
         if model.micro_batch == 1:

@@ -1,7 +1,7 @@
 """A network of the user's own, from an address: built, filled with weights, described."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -29,9 +29,16 @@ def build_model(plugin: ModelFactory, options: Mapping[str, Any], name: str) -> 
         name: What the model is called in tables.
     """
     made = plugin.function
-    own = {} if isinstance(made, nn.Module) else _own(plugin, options)
+    parameters = () if isinstance(made, nn.Module) else tuple(inspect.signature(made).parameters)
+    own = _own(plugin.name, parameters, options)
     net = made if isinstance(made, nn.Module) else made(**own)
     if isinstance(net, Model):
+        extra = [option for option in options if option not in own]
+        if extra:
+            raise InputError(
+                f"Expected no `{extra[0]}` for `{plugin.name}`: it gives a ready `Model`, which "
+                f"says that itself."
+            )
         return net
     if not isinstance(net, nn.Module):
         raise InputError(
@@ -61,13 +68,12 @@ def describe(
     return wrapped
 
 
-def _own(plugin: ModelFactory, options: Mapping[str, Any]) -> dict[str, Any]:
+def _own(name: str, parameters: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that go to the factory itself."""
-    parameters = inspect.signature(plugin.function).parameters
     mine = {n: v for n, v in options.items() if n in parameters and n not in DESCRIPTION}
-    for name in options:
-        if name not in mine and name not in DESCRIPTION:
-            raise unknown(f"option of model `{plugin.name}`:", name, [*parameters, *DESCRIPTION])
+    for option in options:
+        if option not in mine and option not in DESCRIPTION:
+            raise unknown(f"option of model `{name}`:", option, [*parameters, *DESCRIPTION])
     return mine
 
 
