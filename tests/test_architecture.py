@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 # Each layer may import its own and the earlier ones.
 ORDER = [
     {"errors"},
-    {"imports"},
+    {"imports", "identity"},
     {"registry"},
     {"spec", "reduce", "store"},
     {"own"},
@@ -34,6 +34,7 @@ ORDER = [
 ]
 TORCH_FREE = {
     "errors",
+    "identity",
     "imports",
     "registry",
     "spec",

@@ -178,3 +178,42 @@ def test_a_model_that_never_reacts_is_left_out_for_every_method():
     )
     assert all(math.isnan(v) for v in results.scores["value"].to_pylist())
     assert set(results.scores["status"].to_pylist()) == {"degenerate"}
+
+
+def test_occlusion_is_single_deletion_and_said_to_be_circular(linear_images):
+    net, x, y, _ = linear_images
+    cells = {"units": {"grid": {"side": 4}}}
+    finer = {"units": {"grid": {"side": 8}}, "label": "finer"}
+    results = assay.benchmark(
+        net,
+        (x, y),
+        [{"occlusion": cells}, {"occlusion": finer}, "saliency", "random"],
+        ["single_deletion", {"deletion": {"steps": 4}}],
+        progress=False,
+    )
+    single = {
+        (row["method"], row["status"]): row["value"]
+        for row in results.scores.to_pylist()
+        if row["protocol"] == "single_deletion"
+    }
+    assert single["occlusion", "circular"] == pytest.approx(1.0)
+    assert ("finer", "ok") in single
+    rows = {(r["method"], r["protocol"]): r for r in results.leaderboard()}
+    assert rows["occlusion", "single_deletion"]["rank"] is None
+    assert rows["occlusion", "single_deletion"]["mean"] == pytest.approx(1.0)
+    overall = {r["method"]: r for r in results.leaderboard().overall}
+    assert {"occlusion", "finer", "saliency", "random"} <= set(overall)
+
+
+def test_occlusion_asks_nothing_that_single_deletion_asked(linear_images):
+    net, x, y, _ = linear_images
+    alone = assay.dry_run(net, (x, y), ["random"], ["single_deletion"], time_it=False)
+    both = assay.dry_run(net, (x, y), ["random", "occlusion"], ["single_deletion"], time_it=False)
+    assert both.forwards == alone.forwards
+
+
+def test_occlusion_shares_sum_to_what_is_lost(linear_images):
+    """On f(x) = w x the sum over a cell is the cell's own w x."""
+    net, x, y, exact = linear_images
+    maps = assay.explain(net, x, y, "occlusion", units={"grid": {"side": 3}}, spread="share")
+    assert maps.sum((1, 2)).numpy() == pytest.approx(exact.sum((1, 2)).numpy(), abs=1e-4)

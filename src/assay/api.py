@@ -120,7 +120,7 @@ def explain(
             missing = plan.missing(plan.shards[0], choice)
             if missing:
                 raise NotApplicable(f"Method `{choice.label}` needs {', '.join(missing)}.")
-            maps.append(attribute(model, engine.batch, choice))
+            maps.append(attribute(model, engine.lent(), choice))
     return torch.cat(maps)
 
 

@@ -267,6 +267,7 @@ def _suites() -> list[dict[str, Any]]:
 
 def _plugins(kind: str) -> list[dict[str, Any]]:
     from assay import registry
+    from assay.spec import choose_one
 
     rows = []
     for plugin in registry.everything(kind):
@@ -279,7 +280,7 @@ def _plugins(kind: str) -> list[dict[str, Any]]:
             needs = sorted(plugin.required(plugin.defaults))
             row |= {"family": plugin.family, "cite": plugin.cite, "needs": needs}
         if kind == "method":
-            passes = plugin.passes({**plugin.defaults})
+            passes = choose_one("method", plugin.name).passes
             row |= {
                 "forward": passes.forward,
                 "backward": passes.backward,
@@ -291,7 +292,7 @@ def _plugins(kind: str) -> list[dict[str, Any]]:
                 "range": [str(v) for v in plugin.range], "chance": str(plugin.chance),
                 "uses": plugin.uses, "sign_sensitive": plugin.sign_sensitive,
             }  # fmt: skip
-        options = {name: registry.canonical(value) for name, value in plugin.defaults.items()}
+        options = registry.canonical({**plugin.defaults, **plugin.preset})
         rows.append({**row, "options": options, "summary": plugin.summary})
     return rows
 

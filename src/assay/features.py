@@ -84,14 +84,28 @@ class Features:
             gone = absent.gather(1, inside.flatten(1)).reshape(-1, *self.shape)
         return gone if self._whole else gone & (index >= 0)
 
+    def paint(self, values: Tensor) -> Tensor:  # [B, P] -> [B, *shape]
+        """Each position's value: its unit's, or the mean of those that cover it; else 0."""
+        if self.boxes is not None:
+            cover = self._pile(torch.ones_like(values))
+            return self._pile(values) / cover.clamp(min=1)
+        if self.index is None:
+            return values.reshape(-1, *self.shape)
+        index = self.index.reshape(-1, math.prod(self.shape)).expand(len(values), -1)
+        painted = values.gather(1, index.clamp(min=0)) * (index >= 0)
+        return painted.reshape(-1, *self.shape)
+
     def _cover(self, absent: Tensor) -> Tensor:
-        """The union of the absent boxes, by counting at their corners and summing up."""
+        """The union of the absent boxes."""
+        return self._pile(absent.int()) > 0
+
+    def _pile(self, marks: Tensor) -> Tensor:  # [n, P] -> [n, *shape]
+        """The sum of the boxes' marks at each position, written at their corners and summed up."""
         height, width = self.shape
         top, left, bottom, right = self._corners
         corners = torch.zeros(
-            len(absent), (height + 1) * (width + 1), dtype=torch.int32, device=absent.device
+            len(marks), (height + 1) * (width + 1), dtype=marks.dtype, device=marks.device
         )
-        marks = absent.int()
         for row, column, sign in (
             (top, left, 1),
             (bottom, right, 1),
@@ -100,7 +114,7 @@ class Features:
         ):
             corners.index_add_(1, row * (width + 1) + column, marks, alpha=sign)
         grid = corners.reshape(-1, height + 1, width + 1)
-        return (grid.cumsum(1).cumsum(2) > 0)[:, :height, :width]
+        return grid.cumsum(1, dtype=marks.dtype).cumsum(2, dtype=marks.dtype)[:, :height, :width]
 
 
 def make_units(batch: Batch, choice: UnitsChoice) -> Features:

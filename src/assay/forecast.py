@@ -9,6 +9,7 @@ from torch import Tensor
 
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.interventions import Arrays, Columns, Engine, Shelf
+from assay.methods import raw_map
 from assay.methods.gradients import gradients
 from assay.models.prepare import LOOK, channels_last, prepare_network
 from assay.plan import Plan, Shard
@@ -127,18 +128,18 @@ def _rehearse(
     engine = Rehearsal(model, batch, _no_network, shelf=_FirstOf(shelf))
     taken = 0
 
-    def take(name: str) -> None:
+    def take(name: str, counts: dict[str, int]) -> None:
         nonlocal taken
-        total.rows.setdefault(name, 0)
+        counts.setdefault(name, 0)
         for rows in engine.asked:
-            total.rows[name] = total.rows.get(name, 0) + rows * size
+            counts[name] += rows * size
             _calls(total.forward_calls, shard.model, rows * size, model)
             total.work += rows * size
         engine.asked.clear()
         total.shared[name] = total.shared.get(name, 0) + (engine.shared_rows - taken) * size
         taken = engine.shared_rows
 
-    take("clean")
+    take("clean", total.rows)
     formula = ""  # the last method's: its neighbours that only reduce it differently are free
     for method in plan.methods:
         if not wanted[method.label] or plan.missing(shard, method):
@@ -148,19 +149,22 @@ def _rehearse(
                 make_removal(engine.batch, method.options[option])
         if not explained(shard, method) and method.formula_key != formula:
             formula = method.formula_key
-            passes = method.plugin.passes(method.options)
-            total.method_rows[method.label] = (
-                total.method_rows.get(method.label, 0) + passes.forward * size
-            )
-            _calls(total.gradient_calls, shard.model, passes.forward * size, model)
-            total.work += (passes.forward + 2 * passes.backward) * size
+            if method.plugin.intervenes is not None:
+                raw_map(model, engine.lent(), method)
+                take(method.label, total.method_rows)
+            else:
+                passes = method.passes
+                forward = (passes.forward or 0) * size
+                total.method_rows[method.label] = total.method_rows.get(method.label, 0) + forward
+                _calls(total.gradient_calls, shard.model, forward, model)
+                total.work += forward + 2 * passes.backward * size
         engine.forget()
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
         case = Case(engine.batch, noise, engine.respond, engine.clean)
         for protocol in wanted[method.label]:
             if not plan.missing(shard, protocol):
                 _try(protocol, case)
-                take(protocol.label)
+                take(protocol.label, total.rows)
 
 
 def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:

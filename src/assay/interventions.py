@@ -16,7 +16,8 @@ from torch import Tensor
 
 from assay.absent import Absent
 from assay.errors import InputError
-from assay.features import Features
+from assay.features import Features, make_units
+from assay.models.prepare import runner
 from assay.removal import FillChoice, Removal, fill_key, make_removal
 from assay.types import Batch, Model, Response
 
@@ -127,6 +128,14 @@ class Engine:
                 self._keep(group)
         return _stack([self.memory[g][r] for g, r in zip(groups, absent.rows, strict=True)])
 
+    def answers(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> Response:
+        """The model's answers, `[B, rows]`, to inputs made by `make(samples, rows)`; not kept."""
+        return _stack(self._ask(rows, make))
+
+    def lent(self) -> Batch:
+        """The batch as methods get it: those that intervene find this engine by it."""
+        return replace(self.batch, extra={**self.batch.extra, "engine": self})
+
     @property
     def _device(self) -> torch.device:
         return self.batch.inputs.device
@@ -215,6 +224,20 @@ class Engine:
         answer = _stack(list(rows.values()))
         arrays = {n: getattr(answer, n).cpu().numpy() for n in Response.__dataclass_fields__}
         self.shelf.save(group, arrays, {"rows": json.dumps(list(rows)), "group": group})
+
+
+def engine_of(model: Model, batch: Batch) -> Engine:
+    """The engine that lent this batch, so that its answers are shared; else one of its own."""
+    lender = batch.extra.get("engine")
+    if lender is not None and lender.batch.inputs is batch.inputs:
+        found: Engine = lender
+        return found
+    return Engine(model, batch, runner(model, batch.inputs[:1]))
+
+
+def intervention(batch: Batch, units: Any, fill: FillChoice, output: str) -> tuple[str, ...]:
+    """What is removed alone, what stands there and what is read, in words that can be compared."""
+    return make_units(batch, units).key, fill_key(fill), output
 
 
 def _kinds(rows: tuple[str, ...]) -> list[str]:

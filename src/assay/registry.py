@@ -1,29 +1,35 @@
 """Plug-ins: decorated functions whose signature is their schema, found by name, loaded lazily."""
 
 import functools
-import hashlib
 import importlib
 import inspect
-import json
-import os
-import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
-from pathlib import PurePath
 from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from assay.errors import InputError, unknown
+from assay.identity import canonical as canonical
+from assay.identity import code_identity as code_identity
+from assay.identity import describe as describe
+from assay.identity import identity as identity
+from assay.identity import label as label
 from assay.imports import FILE_MODULE, is_address, load_object
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Where the built-in plug-ins of each kind live; imported when that kind is first asked for.
 BUILTIN: dict[str, tuple[str, ...]] = {
-    "method": ("assay.methods.gradients", "assay.methods.cam", "assay.methods.controls"),
+    "method": (
+        "assay.methods.gradients",
+        "assay.methods.noise",
+        "assay.methods.cam",
+        "assay.methods.perturbation",
+        "assay.methods.controls",
+    ),
     "protocol": ("assay.protocols.curves", "assay.protocols.single", "assay.protocols.subsets"),
     "fill": ("assay.removal.fills",),
     "units": ("assay.features",),
@@ -52,6 +58,9 @@ class Plugin:
     title: str = ""
     family: str = ""
     source: str = ""  # the hash of the file it was taken from, for plug-ins named by address
+    preset: Mapping[str, Any] = field(default_factory=dict)  # options a preset begins with
+    formula: str = ""  # the name of the plug-in a preset is made of
+    about: str = ""  # a preset's own summary
 
     @functools.cached_property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -80,7 +89,8 @@ class Plugin:
     @property
     def summary(self) -> str:
         """The first line of the docstring."""
-        return (inspect.getdoc(self.function) or "").split("\n\n")[0].replace("\n", " ")
+        text = self.about or (inspect.getdoc(self.function) or "").split("\n\n")[0]
+        return text.replace("\n", " ")
 
     def configure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All options, the given ones validated against the signature.
@@ -90,8 +100,9 @@ class Plugin:
         """
         for name in given:
             if name not in self.options:
-                known = [*self.options, *(("reduce", "abs") if self.kind == "method" else ())]
-                raise unknown(f"option of {self.kind} `{self.name}`:", name, known)
+                raise unknown(
+                    f"option of {self.kind} `{self.name}`:", name, [*self.options, *self.common]
+                )
         checked = dict(self.defaults)
         for name, value in given.items():
             checked[name] = self._check(name, value)
@@ -99,6 +110,11 @@ class Plugin:
         if missing:
             raise InputError(f"Expected {self.kind} `{self.name}` to be given `{missing[0]}`.")
         return checked
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """Options beside the function's own, which the runner applies."""
+        return ()
 
     def nested(self) -> dict[str, str]:
         """The options that choose a plug-in themselves, with its kind."""
@@ -112,9 +128,7 @@ class Plugin:
         kind = self.nested().get(name)
         if kind is not None and not hasattr(value, "shape") and value is not None:
             chosen, options = pick(value)
-            extra = {
-                o: options.pop(o) for o in ("reduce", "abs") if kind == "method" and o in options
-            }
+            extra = {o: options.pop(o) for o in get(kind, chosen).common if o in options}
             checked = get(kind, chosen).configure(options)
             different = {o: v for o, v in checked.items() if v != get(kind, chosen).defaults.get(o)}
             different |= extra
@@ -136,10 +150,24 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Passes:
-    """What one sample costs: network passes forward, and how many of them also go backward."""
+    """What one sample costs: network passes forward, and how many of them also go backward.
 
-    forward: int = 0
+    None where it depends on the sample: on the number of its segments or tokens.
+    """
+
+    forward: int | None = 0
     backward: int = 0
+
+    def times(self, copies: int) -> "Passes":
+        """The cost of explaining so many copies."""
+        return Passes(
+            None if self.forward is None else self.forward * copies, self.backward * copies
+        )
+
+
+# (batch, options) -> what is removed, what stands there, what is read: a method that asks the very
+# questions a protocol asks is circular under it.
+Intervenes = Callable[[Any, Mapping[str, Any]], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -149,6 +177,13 @@ class Method(Plugin):
     kind: ClassVar[str] = "method"
     passes: Callable[[Mapping[str, Any]], Passes] = lambda options: Passes()
     control: Literal["", "random", "model_free", "other"] = ""
+    noise: bool = False  # whether it explains `points(model, batch)`, where noise can be added
+    intervenes: Intervenes | None = None  # set where it asks the engine: which rows it needs
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """Every method's reduction, and the noise of those that can take it."""
+        return ("reduce", "abs", *(("noise",) if self.noise else ()))
 
 
 @dataclass(frozen=True)
@@ -163,6 +198,7 @@ class Protocol(Plugin):
     uses: Literal["order", "value", "support"] = "order"
     metric: str = "value"
     reduce: str = "mean"
+    intervenes: Intervenes | None = None
 
 
 @dataclass(frozen=True)
@@ -219,6 +255,18 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Functio
         return function
 
     return decorate
+
+
+def preset(
+    base: Callable[..., Any], name: str, *, title: str, about: str, cite: str, **options: Any
+) -> None:
+    """Register a plug-in under another name with other options to begin with."""
+    plugin: Plugin = vars(base)["__assay__"]
+    made = replace(
+        plugin, name=name, title=title, about=about, cite=cite, preset=options,
+        formula=plugin.formula or plugin.name,
+    )  # fmt: skip
+    _REGISTERED[plugin.kind][name] = made
 
 
 method = functools.partial(register, "method")
@@ -295,88 +343,3 @@ def pick(item: Any) -> tuple[str, dict[str, Any]]:
                 )
             return name, dict(options or {})
     raise InputError(f"Expected a name or one {{name: {{option: value}}}}, got {item!r}.")
-
-
-def canonical(value: Any) -> Any:
-    """The value as plain JSON, tensors and arrays as the hash of their numbers."""
-    if isinstance(value, Mapping):
-        return {str(k): canonical(v) for k, v in sorted(value.items())}
-    if isinstance(value, list | tuple):
-        return [canonical(v) for v in value]
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    if hasattr(value, "tobytes"):
-        digest = hashlib.sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes())
-        return {"array": digest.hexdigest()[:16]}
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, PurePath):
-        return str(value)
-    raise InputError(
-        f"Expected plain values, arrays or tensors in options, got {type(value).__name__}: it has "
-        f"no content by which results could be stored."
-    )
-
-
-def code_identity(source: Any) -> str:
-    """What tells one callable from another: its code, and the values and functions it uses.
-
-    Where that cannot be known (an object with a state of its own) the identity is good for this
-    process only, so that nothing is ever taken from an earlier run by mistake.
-    """
-    try:
-        return identity(_code(source, set()))
-    except (OSError, TypeError, ValueError):  # ValueError: an InputError, or an empty cell
-        return f"process {os.getpid()} object {id(source)}"
-
-
-def _code(source: Any, seen: set[int]) -> Any:
-    """A function's text with what it closed over, its defaults and the globals it names."""
-    seen.add(id(source))
-    text = inspect.getsource(source)
-    if not inspect.isfunction(source):
-        raise TypeError("an object has a state of its own")
-    used = {n: source.__globals__[n] for n in source.__code__.co_names if n in source.__globals__}
-    closed = [cell.cell_contents for cell in source.__closure__ or ()]
-    values = [*closed, source.__defaults__, source.__kwdefaults__, *used.values()]
-    parts: list[Any] = [text]
-    for value in values:
-        if inspect.isfunction(value):
-            same = value.__module__ == source.__module__
-            parts.append(
-                _code(value, seen) if same and id(value) not in seen else value.__qualname__
-            )
-        elif inspect.ismodule(value) or inspect.isclass(value):
-            parts.append(value.__name__)
-        else:
-            parts.append(canonical(value))
-    return parts
-
-
-def identity(value: Any) -> str:
-    """A stable hash of a JSON-like description."""
-    text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def describe(value: Any) -> str:
-    """An option's value as it reads in a label: `blur(sigma=10)`, `0.5`, `a|b`."""
-    value = canonical(value)
-    if isinstance(value, Mapping):
-        return ",".join(
-            f"{k}({describe(v)})" if isinstance(v, Mapping) else f"{k}={describe(v)}"
-            for k, v in value.items()
-        )
-    if isinstance(value, list):
-        return "|".join(describe(v) for v in value)
-    return re.sub(r"\s+", "_", f"{value:g}" if isinstance(value, float) else str(value))
-
-
-def label(name: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """The name at defaults, else `name[option=value]` with only the options that differ."""
-    different = [
-        f"{option}={describe(value)}"
-        for option, value in options.items()
-        if option not in defaults or canonical(value) != canonical(defaults[option])
-    ]
-    return f"{name}[{','.join(different)}]" if different else name

@@ -306,7 +306,7 @@ def _describe_model(
 
 
 def _describe_method(choice: Choice) -> dict[str, Any]:
-    passes = choice.plugin.passes(choice.options)
+    passes = choice.passes
     return {
         **_describe(choice), "control": choice.plugin.control,
         "forward": passes.forward, "backward": passes.backward,

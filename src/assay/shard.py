@@ -16,13 +16,13 @@ from torch import Tensor
 from assay import registry
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.interventions import Arrays, Counter, Engine, Shelf
-from assay.methods import raw_map, reduce_map
-from assay.models.prepare import channels_last, prepare_network
+from assay.methods import Moments, finish, raw_map
+from assay.models.prepare import runner
 from assay.plan import Plan, Shard
 from assay.previews import summarise
 from assay.spec import Choice
 from assay.store import CURVES, SCORES, Store
-from assay.types import Case, Scores
+from assay.types import Batch, Case, Scores
 
 
 @dataclass
@@ -35,7 +35,7 @@ class ShardRun:
     listen: Callable[[int], None] = lambda rows: None
     keep_maps: bool = True
     _passes: int = 0  # forward, for explaining
-    _raws: dict[str, Tensor] = field(default_factory=dict)  # the last method's raw maps
+    _raws: dict[str, Tensor | Moments] = field(default_factory=dict)  # the last method's raw maps
 
     def __call__(self) -> None:
         """Do what is missing."""
@@ -110,7 +110,7 @@ class ShardRun:
                 read[1]["seconds"]
             )
         started = time.monotonic()
-        maps = reduce_map(self._raw(method), self.engine.batch, method.label, **method.reduction)
+        maps = finish(self._raw(method), self.engine.batch, method)
         seconds = time.monotonic() - started
         if self.keep_maps:
             about = {
@@ -122,15 +122,17 @@ class ShardRun:
             self.store.write_arrays(path, {"maps": maps.cpu().numpy()}, about)
         return maps, seconds
 
-    def _raw(self, method: Choice) -> Tensor:
+    def _raw(self, method: Choice) -> Tensor | Moments:
         """What the formula gives; kept while another choice only reduces it differently."""
         key = method.formula_key
         if key not in self._raws:
-            batch = self.engine.batch
+            batch = self.engine.lent()
             self._raws = {key: raw_map(self.plan.models[self.shard.model], batch, method)}
-            passes = method.plugin.passes(method.options)
-            self._passes += passes.forward * len(batch)
-            self.listen((passes.forward + 2 * passes.backward) * len(batch))
+            if method.plugin.intervenes is None:  # else the engine has counted
+                passes = method.passes
+                forward = passes.forward or 0
+                self._passes += forward * len(batch)
+                self.listen((forward + 2 * passes.backward) * len(batch))
         return self._raws[key]
 
     # --- one cell --------------------------------------------------------------------------------
@@ -153,7 +155,8 @@ class ShardRun:
         mute = self.engine.broken & ~broken
         constant, bad = case.constant.cpu().numpy(), (broken | mute).cpu().numpy()
         value = np.where(bad, np.nan, scores.value.numpy())
-        status = np.where(bad, "failed", np.where(constant | np.isnan(value), "degenerate", "ok"))
+        whole = "circular" if circular(method, protocol, case.batch) else "ok"
+        status = np.where(bad, "failed", np.where(constant | np.isnan(value), "degenerate", whole))
         metrics = {protocol.plugin.metric: value}
         for name, extra in scores.extra.items():
             metrics[name] = np.where(bad, np.nan, extra.double().cpu().numpy())
@@ -264,17 +267,21 @@ def make_engine(
     """The engine for a shard's samples, on the network as it is run."""
     model, batch = plan.models[shard.model], plan.batch(shard)
     try:
-        network = prepare_network(model, batch.inputs[:1]).net
+        forward = runner(model, batch.inputs[:1])
     except RuntimeError as error:
         raise InputError(
             f"Model `{shard.model}` cannot run on inputs of shape {tuple(batch.inputs.shape[1:])} "
             f"from `{shard.dataset}`: {error}"
         ) from error
-
-    def forward(inputs: Tensor) -> Tensor:
-        return model.logits(channels_last(inputs) if model.channels_last else inputs, net=network)
-
     return Engine(model, batch, forward, counter or Counter(), shelf)
+
+
+def circular(method: Choice, protocol: Choice, batch: Batch) -> bool:
+    """Whether a method was made from the very answers that the protocol holds it against."""
+    asked, judged = method.plugin.intervenes, protocol.plugin.intervenes
+    if asked is None or judged is None:
+        return False
+    return bool(asked(batch, method.options) == judged(batch, protocol.options))
 
 
 def score_case(protocol: Choice, case: Case) -> Scores:

@@ -17,6 +17,19 @@ Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
 REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options every method takes
 
 
+class Noise(BaseModel):
+    """How a gradient method is run on noisy copies of its input and what is kept of their maps."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["smoothgrad", "smoothgrad_sq", "vargrad"] = "smoothgrad"
+    """The mean of the maps, the mean of their squares, or their variance."""
+    samples: int = Field(default=25, ge=1)
+    sigma: float = Field(default=0.15, gt=0)
+    relative: bool = True
+    """Whether sigma is a share of the input's range, largest minus smallest value."""
+
+
 class Spec(BaseModel):
     """A suite: the fields of its YAML file."""
 
@@ -125,16 +138,29 @@ class Choice:
     plugin: Any
     options: Mapping[str, Any] = field(default_factory=dict)
     reduction: Mapping[str, Any] = field(default_factory=dict)  # of methods: reduce, abs
+    noise: Noise | None = None  # of gradient methods
 
     @property
     def shown_options(self) -> dict[str, Any]:
         """Everything that was set or defaulted, as it is written into the tables."""
-        return {**self.options, **self.reduction}
+        noise = {"noise": self.noise.model_dump()} if self.noise else {}
+        return {**self.options, **self.reduction, **noise}
+
+    @property
+    def passes(self) -> registry.Passes:
+        """What a method costs a sample."""
+        once: registry.Passes = self.plugin.passes(self.options)
+        return once.times(self.noise.samples) if self.noise else once
 
     @functools.cached_property
     def formula_key(self) -> str:
-        """Identifies a method without its reduction: choices that share it share the work."""
-        return registry.identity({"name": self.plugin.name, "options": self.options})
+        """Identifies a method without its reduction: choices that share it share the work.
+
+        The kinds of noise are readings of the same noisy maps.
+        """
+        noise = self.noise.model_dump(exclude={"kind"}) if self.noise else None
+        name = self.plugin.formula or self.plugin.name
+        return registry.identity({"name": name, "options": self.options, "noise": noise})
 
     @functools.cached_property
     def key(self) -> dict[str, Any]:
@@ -146,7 +172,7 @@ class Choice:
                 name, _ = registry.pick(value)
                 nested[option] = {name: registry.get(kind, name).version}
         return {
-            "name": self.plugin.name,
+            "name": self.plugin.formula or self.plugin.name,
             "version": self.plugin.version,
             "options": registry.canonical(self.shown_options),
             "nested": nested,
@@ -181,14 +207,42 @@ def choose_one(kind: str, item: Any) -> Choice:
     name, given = registry.pick(item)
     plugin = registry.get(kind, name)
     own = given.pop("label", None)
-    reduction = _reduction(given) if kind == "method" else {}
-    options = plugin.configure(given)
-    label = registry.label(
-        plugin.name,
-        {**options, **reduction},
-        {**plugin.defaults, **(REDUCTION if reduction else {})},
-    )
-    return Choice(str(own) if own else label, plugin, options, reduction)
+    told = {**plugin.preset, **given}
+    noise, usual_noise = (_noise(plugin, source) for source in (told, dict(plugin.preset)))
+    reduction = _reduction(told) if kind == "method" else {}
+    options = plugin.configure(told)
+    if own is None:
+        usual = {**plugin.defaults, **(REDUCTION if reduction else {}), **plugin.preset}
+        different = {**options, **reduction, "noise": _different(noise, usual_noise)}
+        own = registry.label(plugin.name, different, {**usual, "noise": {}})
+    return Choice(str(own), plugin, options, reduction, noise)
+
+
+def _noise(plugin: Any, given: dict[str, Any]) -> Noise | None:
+    """Take `noise` out of a method's options; what is not said of it is the preset's."""
+    if not getattr(plugin, "noise", False):
+        return None
+    told = given.pop("noise", None)
+    if told is None or isinstance(told, Noise):
+        return told
+    try:
+        return Noise.model_validate({**plugin.preset.get("noise", {}), **told})
+    except (ValidationError, TypeError) as error:
+        why = error.errors()[0] if isinstance(error, ValidationError) else None
+        where = "".join(f".{part}" for part in why["loc"]) if why else ""
+        raise InputError(
+            f"Wrong `noise{where}` of method `{plugin.name}`: {why['msg'] if why else error}. "
+            f"Expected {{kind: smoothgrad | smoothgrad_sq | vargrad, samples: n, sigma: s}}."
+        ) from None
+
+
+def _different(noise: Noise | None, usual: Noise | None) -> Any:
+    """What of the noise must be said in a label."""
+    if noise is None:
+        return {} if usual is None else None
+    before = (usual or Noise()).model_dump()
+    told = {name: value for name, value in noise.model_dump().items() if value != before[name]}
+    return told or ({} if usual else {"kind": noise.kind})
 
 
 def _reduction(given: dict[str, Any]) -> dict[str, Any]:

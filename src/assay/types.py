@@ -63,7 +63,12 @@ class Batch:
         """Random numbers, uniform in [0, 1) or standard normal, `[B, *shape]`."""
         make = torch.randn if normal else torch.rand
         rows = [make(*shape, generator=self.generator(b, purpose)) for b in range(len(self))]
-        return torch.stack(rows).to(self.inputs.device, self.inputs.dtype)
+        return torch.stack(rows).to(self.inputs.device, self.dtype)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number type of maps: the inputs', or single precision where those are tokens."""
+        return self.inputs.dtype if self.inputs.is_floating_point() else torch.float32
 
     def reference(self, n: int) -> Tensor:
         """`n` fixed inputs of the whole dataset, the same everywhere; fewer where it is smaller."""

@@ -148,3 +148,13 @@ def test_rejects_different_methods() -> None:
         overall_order([])
     with pytest.raises(ValueError, match="same methods"):
         overall_order([ProtocolScores(np.ones((2, k)), ["a", "b"], True) for k in (2, 3)])
+
+
+def test_a_method_without_a_place_is_ordered_by_its_other_protocols():
+    """Its column is NaN in the first protocol; the other places there stretch to 1 ... 3."""
+    first = ProtocolScores(np.array([[np.nan, 1.0, 0.0]] * 4), list("abcd"), True)
+    second = ProtocolScores(np.array([[3.0, 2.0, 1.0]] * 4), list("abcd"), True)
+    order = overall_order([first, second])
+    assert order.mean_rank.tolist() == [1.0, 1.5, 3.0]
+    assert order.low.tolist() == order.high.tolist() == [1.0, 1.5, 3.0]
+    assert order.position.tolist() == [1, 2, 3]

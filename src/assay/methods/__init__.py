@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.methods.copies import Moments as Moments
+from assay.methods.copies import noisy_moments
 from assay.registry import Method, code_identity, identity
 from assay.spec import REDUCTION, Choice
 from assay.types import Batch, Model
@@ -14,11 +16,24 @@ from assay.types import Batch, Model
 
 def attribute(model: Model, batch: Batch, choice: Choice) -> Tensor:  # [B, *map_shape]
     """Run a method and reduce what its formula gives to one signed number per position."""
-    return reduce_map(raw_map(model, batch, choice), batch, choice.label, **choice.reduction)
+    return finish(raw_map(model, batch, choice), batch, choice)
 
 
-def raw_map(model: Model, batch: Batch, choice: Choice) -> Tensor:
-    """What the method's formula gives, channels and all."""
+def finish(raw: "Tensor | Moments", batch: Batch, choice: Choice) -> Tensor:
+    """From what a formula gave to the map: the kind of noise is read off, channels are reduced."""
+    if isinstance(raw, Moments):
+        raw = raw.read(choice.noise.kind if choice.noise else "smoothgrad")
+    return reduce_map(raw, batch, choice.label, **choice.reduction)
+
+
+def raw_map(model: Model, batch: Batch, choice: Choice) -> "Tensor | Moments":
+    """What the method's formula gives, channels and all; under noise, of all copies together."""
+    if choice.noise is None:
+        return _run(model, batch, choice)
+    return noisy_moments(model, batch, choice.noise, lambda copies: _run(model, copies, choice))
+
+
+def _run(model: Model, batch: Batch, choice: Choice) -> Tensor:
     try:
         # A method of the user's own may take gradients as it likes.
         with torch.set_grad_enabled(choice.plugin.own):
@@ -30,7 +45,7 @@ def raw_map(model: Model, batch: Batch, choice: Choice) -> Tensor:
     if raw is None:  # outside the handler, which holds on to what did not fit
         torch.cuda.empty_cache()
         model.micro_batch //= 2
-        return raw_map(model, batch, choice)
+        return _run(model, batch, choice)
     if not isinstance(raw, Tensor):
         raise InputError(
             f"Expected method `{choice.label}` to give a tensor, got {type(raw).__name__}."

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from assay.errors import InputError, NotApplicable, unknown
 from assay.interventions import micro_batches
+from assay.methods.copies import points
 from assay.methods.gradients import Output, explained, one_pass
 from assay.registry import method
 from assay.types import Batch, Model
@@ -51,6 +52,7 @@ def activations(
     """The layer's output and its gradient, a micro-batch at a time; only the tail runs back."""
     module = find_layer(model, layer)
     seen: list[Tensor] = []
+    at = points(model, batch)
 
     def cut(_: nn.Module, __: Any, output: Any) -> Any:
         if not isinstance(output, Tensor) or output.ndim != 4:
@@ -63,18 +65,18 @@ def activations(
 
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, batch.inputs.device):
         seen.clear()
-        x = batch.inputs[samples]
+        x = at[samples]
         if model.channels_last:
             x = x.contiguous(memory_format=torch.channels_last)
         with torch.enable_grad(), hooked(module, cut):
-            logits = model.logits(x)
+            logits = model.logits(batch.inputs[samples], at=x)
             scalar = explained(model, logits, batch.targets[samples], output).sum()
             (gradient,) = torch.autograd.grad(scalar, seen[-1])
         yield seen[-1].detach()[:asked], gradient[:asked]
 
 
 cam = functools.partial(
-    method, needs=["gradients", "image", "spatial"], passes=one_pass, family="cam"
+    method, needs=["gradients", "image", "spatial"], noise=True, passes=one_pass, family="cam"
 )
 
 

@@ -71,9 +71,7 @@ def oracle(model: Model, batch: Batch) -> Tensor:
 
 
 def _passes_of(options: Mapping[str, Any]) -> Passes:
-    choice = choose_one("method", options["of"])
-    passes: Passes = choice.plugin.passes(choice.options)
-    return passes
+    return choose_one("method", options["of"]).passes
 
 
 @method(

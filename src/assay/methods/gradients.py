@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from assay.interventions import micro_batches
+from assay.methods.copies import points
 from assay.registry import Passes, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
@@ -63,6 +64,7 @@ def one_pass(options: Mapping[str, Any]) -> Passes:
 @method(
     "saliency",
     needs=["gradients"],
+    noise=True,
     passes=one_pass,
     family="gradients",
     cite="simonyan2014",
@@ -70,7 +72,7 @@ def one_pass(options: Mapping[str, Any]) -> Passes:
 )
 def saliency(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
     """The gradient of the explained output: how the answer changes with each input."""
-    x = model.continuous(batch.inputs)
+    x = points(model, batch)
     parts = [g for _, _, _, g in gradients(model, batch, 1, lambda s, _: x[s], output)]
     return torch.cat(parts)
 
@@ -78,6 +80,7 @@ def saliency(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
 @method(
     "input_x_gradient",
     needs=["gradients"],
+    noise=True,
     passes=one_pass,
     family="gradients",
     cite="shrikumar2016",
@@ -85,7 +88,7 @@ def saliency(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
 )
 def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
     """The input times the gradient: the first-order share of each input in the answer."""
-    x = model.continuous(batch.inputs)
+    x = points(model, batch)
     return torch.cat(
         [p * g for _, _, p, g in gradients(model, batch, 1, lambda s, _: x[s], output)]
     )
@@ -98,6 +101,7 @@ def _per_step(options: Mapping[str, Any]) -> Passes:
 @method(
     "integrated_gradients",
     needs=["gradients"],
+    noise=True,
     passes=_per_step,
     family="gradients",
     cite="sundararajan2017",
@@ -115,7 +119,7 @@ def integrated_gradients(
 
     The integral is taken by Gauss-Legendre quadrature with `steps` nodes.
     """
-    x = model.continuous(batch.inputs)
+    x = points(model, batch)
     start = model.continuous(all_absent(batch, baseline))
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     alpha = torch.as_tensor((nodes + 1) / 2).to(x)
@@ -134,6 +138,7 @@ def integrated_gradients(
 @method(
     "integrated_gradients_uniform",
     needs=["gradients"],
+    noise=True,
     passes=_per_step,
     family="gradients",
     cite="sturmfels2020",

@@ -57,6 +57,16 @@ def prepare_network(model: Model, example: Tensor) -> Prepared:
     return prepared
 
 
+def runner(model: Model, example: Tensor) -> Callable[[Tensor], Tensor]:
+    """From inputs to logits by the prepared network, in the layout it likes."""
+    network = prepare_network(model, example).net
+
+    def forward(inputs: Tensor) -> Tensor:
+        return model.logits(channels_last(inputs) if model.channels_last else inputs, net=network)
+
+    return forward
+
+
 def _improve(
     model: Model,
     before: Prepared,

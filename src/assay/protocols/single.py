@@ -8,6 +8,7 @@ from pydantic import Field
 from assay import reduce
 from assay.absent import each
 from assay.features import make_units
+from assay.interventions import intervention
 from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
@@ -24,6 +25,9 @@ from assay.types import Case, Scores
     family="single",
     cite="hesse2024",
     title="Single deletion",
+    intervenes=lambda batch, options: intervention(
+        batch, {"grid": {"side": options["grid"]}}, options["fill"], options["output"]
+    ),
 )
 def single_deletion(
     case: Case,

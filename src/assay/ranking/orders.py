@@ -29,7 +29,8 @@ class ProtocolScores:
     """Scores of one protocol on the samples that all methods have.
 
     Attributes:
-        values: Scores [n, m], one column per method, the same methods in every protocol.
+        values: Scores [n, m], one column per method, the same methods in every protocol; a
+            column of NaN where the method has no place here.
         groups: What must be resampled together, one label per sample; None marks a set-level
             protocol, whose single row no resample can change.
         higher_is_better: Direction of the score.
@@ -99,13 +100,19 @@ def positions(means: ArrayLike, *, higher_is_better: bool) -> Floats:
         higher_is_better: Direction of the score.
 
     Returns:
-        Positions [..., m] from 1, the best.
+        Positions [..., m] from 1, the best. Methods that are NaN everywhere have none; the places
+        of the others are stretched to 1 ... m, so that all protocols weigh the same.
     """
     scores = np.asarray(means, dtype=np.float64)
+    here = ~np.isnan(scores).reshape(-1, scores.shape[-1]).any(axis=0)
+    placed = np.full(scores.shape, np.nan)
+    present = scores[..., here]
     # Twelve digits: equal columns summed in another order must stay exact ties.
-    digits = np.abs(scores).max(axis=-1, keepdims=True) * 1e-12
-    steps = np.round(scores / np.where(digits > 0, digits, 1.0))
-    placed: Floats = stats.rankdata(-steps if higher_is_better else steps, axis=-1)
+    digits = np.abs(present).max(axis=-1, keepdims=True) * 1e-12
+    steps = np.round(present / np.where(digits > 0, digits, 1.0))
+    ranks = stats.rankdata(-steps if higher_is_better else steps, axis=-1)
+    stretch = (scores.shape[-1] - 1) / max(1, here.sum() - 1)
+    placed[..., here] = 1 + (ranks - 1) * stretch if here.sum() > 1 else (scores.shape[-1] + 1) / 2
     return placed
 
 
@@ -136,7 +143,7 @@ def overall_order(
     placed = [
         positions(p.values.mean(axis=0), higher_is_better=p.higher_is_better) for p in protocols
     ]
-    mean_rank = np.mean(placed, axis=0)
+    mean_rank = np.nanmean(placed, axis=0)
     labels = sorted({label for p in protocols for label in p.groups or ()})
     if len(labels) < 2:
         unknown = np.full(len(mean_rank), np.nan)
@@ -167,13 +174,15 @@ def _resampled_ranks(
     blocks = []
     for counts in resample_counts(len(labels), resamples, seed):
         ranks = np.zeros((len(counts), len(placed[0])))
+        present = np.zeros(len(placed[0]))
         for protocol, (sums, sizes), place in zip(protocols, tables, placed, strict=True):
             total = (counts @ sizes)[:, None]
             # A resample with none of the protocol's samples says nothing: the data's place stands.
             means = counts @ sums / np.where(total > 0, total, 1.0)
             drawn = positions(means, higher_is_better=protocol.higher_is_better)
-            ranks += np.where(total > 0, drawn, place)
-        blocks.append(ranks / len(protocols))
+            ranks += np.nan_to_num(np.where(total > 0, drawn, place))
+            present += ~np.isnan(place)
+        blocks.append(ranks / present)
     return np.concatenate(blocks)
 
 

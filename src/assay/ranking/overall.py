@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from assay.ranking.blocks import Block, model_of
 from assay.ranking.orders import ProtocolScores, overall_order
 from assay.ranking.rows import known
@@ -14,6 +16,8 @@ def model_order(
     blocks: Sequence[Block], controls: Mapping[str, str], options: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Order the methods of one model that are ranked in every protocol that ranks any method.
+
+    A method that is circular under some protocols is ordered by the others.
 
     Args:
         blocks: All protocols of one dataset, model and checkpoint.
@@ -70,14 +74,20 @@ def _reasons(
         (block.protocol, next((e.status for e in block.entries if e.method == name), "absent"))
         for block in used
     ]
-    return [(protocol, status) for protocol, status in statuses if status != "ok"]
+    if all(status == "circular" for _, status in statuses):
+        return statuses
+    # Where a method is circular it has no place; its other protocols decide.
+    return [(protocol, status) for protocol, status in statuses if status not in ("ok", "circular")]
 
 
 def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
     entries = {entry.method: entry for entry in block.ranked}
     common = block.common
+    values = np.full((len(common), len(names)), np.nan)
+    here = [i for i, name in enumerate(names) if name in entries]
+    values[:, here] = block.matrix([entries[names[i]] for i in here])
     return ProtocolScores(
-        values=block.matrix([entries[name] for name in names]),
+        values=values,
         groups=None if common == [""] else block.groups_of(common),
         higher_is_better=block.higher_is_better,
     )

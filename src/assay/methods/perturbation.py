@@ -1,0 +1,167 @@
+"""Methods that ask the engine: what does the model answer when parts of the input are absent?"""
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from assay.absent import each
+from assay.errors import InputError
+from assay.features import UnitsChoice, make_units
+from assay.interventions import engine_of, intervention
+from assay.methods.gradients import Output
+from assay.registry import Passes, get, method, pick
+from assay.removal import FillChoice, all_absent
+from assay.types import Batch, Model
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _one_row_a_cell(options: Mapping[str, Any]) -> Passes:
+    name, chosen = pick(options["units"])
+    if name != "grid":
+        return Passes(forward=None)
+    return Passes(forward=get("units", "grid").configure(chosen)["side"] ** 2)
+
+
+@method(
+    "occlusion",
+    passes=_one_row_a_cell,
+    intervenes=lambda batch, options: intervention(
+        batch, options["units"], options["fill"], options["output"]
+    ),
+    family="perturbation",
+    cite="zeiler2014",
+    title="Occlusion",
+)
+def occlusion(
+    model: Model,
+    batch: Batch,
+    *,
+    units: UnitsChoice = "grid",
+    fill: FillChoice = "zero",
+    output: Output = "logit",
+    spread: Literal["full", "share"] = "full",
+) -> Tensor:
+    """What the answer loses when a unit is absent, f(x) - f(x without it), at all its positions.
+
+    Where units overlap a position takes their mean. `share` divides a unit's loss by its size, so
+    that the map's sum over the unit is the loss.
+    """
+    engine, features = engine_of(model, batch), make_units(batch, units)
+    answers = engine.respond(features, each(features), fill).output(output)
+    lost = engine.clean.output(output).double() - answers.double()  # [B, P]
+    if spread == "share":
+        size = features.sum(lost.new_ones(len(batch), *batch.map_shape))
+        lost = lost / size.clamp(min=1)
+    return features.paint(lost).to(batch.dtype)
+
+
+_rise = functools.partial(
+    method,
+    needs=["image"],
+    passes=lambda options: Passes(forward=options["masks"]),
+    intervenes=lambda batch, options: ("soft masks",),
+    family="perturbation",
+    cite="petsiuk2018",
+)
+
+
+@_rise("rise", title="RISE")
+def rise(
+    model: Model,
+    batch: Batch,
+    *,
+    masks: Count = 1000,
+    side: Annotated[int, Field(ge=2)] = 8,
+    keep: Share = 0.1,
+    fill: FillChoice = "zero",
+    output: Output = "probability",
+    normalise: bool = False,
+) -> Tensor:
+    """The mean answer under random smooth masks that keep a place: sum(f(z) M) / (masks keep).
+
+    z = M x + (1 - M) fill. A mask is a grid of `side` x `side` cells, each kept with probability
+    `keep`, enlarged bilinearly to one cell more than the image and shifted by part of a cell.
+    `normalise` divides each place by its own share of masks instead of `keep`.
+    """
+    height, width = batch.map_shape
+    if side > min(height, width):
+        raise InputError(f"Expected `side` to be at most {min(height, width)} here, got {side}.")
+    nothing = all_absent(batch, fill)
+    made = _masks(batch, masks, side, keep)
+
+    def place(samples: Tensor, rows: Tensor) -> Tensor:
+        mask = made(samples, rows)[:, None]
+        return torch.lerp(nothing[samples], batch.inputs[samples], mask)
+
+    answers = engine_of(model, batch).answers(masks, place).output(output).to(batch.dtype)
+    everyone = torch.arange(masks, device=batch.inputs.device)
+    maps = []
+    for b in range(len(batch)):
+        some = [made(torch.full_like(part, b), part) for part in torch.split(everyone, 64)]
+        flat = torch.cat([m.flatten(1) for m in some])  # [masks, H W]
+        seen = flat.mean(0) if normalise else keep
+        maps.append((answers[b] @ flat / masks / seen).reshape(height, width))
+    return torch.stack(maps)
+
+
+@_rise("rise_uniform", title="RISE, uniform fill")
+def rise_uniform(
+    model: Model,
+    batch: Batch,
+    *,
+    masks: Count = 1000,
+    side: Annotated[int, Field(ge=2)] = 8,
+    keep: Share = 0.1,
+    output: Output = "probability",
+    normalise: bool = False,
+) -> Tensor:
+    """RISE with the same masks over uniform noise in [-1, 1], one fixed field per sample."""
+    return rise(
+        model, batch, masks=masks, side=side, keep=keep, fill="uniform", output=output,
+        normalise=normalise,
+    )  # fmt: skip
+
+
+def _masks(
+    batch: Batch, masks: int, side: int, keep: float
+) -> Callable[[Tensor, Tensor], Tensor]:  # (samples, rows) -> [n, H, W]
+    """Each sample's own smooth masks, made from a few random numbers whenever they are needed."""
+    device = batch.inputs.device
+    cells = (batch.draw(f"rise {side}", (masks, side, side)) < keep).to(batch.dtype)
+    shift = batch.draw(f"rise shift {side}", (masks, 2))
+    axes = []
+    for axis, length in enumerate(batch.map_shape):
+        cell = math.ceil(length / side)
+        offset = (shift[..., axis] * cell).long()  # [B, masks]
+        axes.append((_enlargement(side, cell).to(device, batch.dtype), offset, length))
+
+    def make(samples: Tensor, rows: Tensor) -> Tensor:
+        mask = cells[samples, rows]  # [n, side, side]
+        sides = []
+        for weights, offset, length in axes:
+            window = offset[samples, rows][:, None] + torch.arange(length, device=device)
+            sides.append(weights[window])  # [n, length, side]
+        return sides[0] @ mask @ sides[1].transpose(1, 2)
+
+    return make
+
+
+def _enlargement(side: int, cell: int) -> Tensor:  # [(side + 1) cell, side]
+    """The matrix that enlarges `side` values bilinearly to (side + 1) * cell, ends repeated."""
+    length = (side + 1) * cell
+    where = ((torch.arange(length, dtype=torch.float64) + 0.5) * side / length - 0.5).clamp(
+        0, side - 1
+    )
+    low = where.floor().long().clamp(max=side - 2)
+    part = (where - low).float()
+    weights = torch.zeros(length, side)
+    weights[torch.arange(length), low] = 1 - part
+    weights[torch.arange(length), low + 1] = part
+    return weights
