@@ -20,6 +20,7 @@ ORDER = [
     {"types"},
     {"data", "models"},
     {"features"},
+    {"segments"},
     {"removal", "absent"},
     {"interventions"},
     {"methods"},

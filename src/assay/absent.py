@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.features import Features
+from assay.registry import identity
 from assay.types import Batch
 
 
@@ -18,25 +19,38 @@ class Absent:
 
     `family` and a row's text identify the set of every sample, together with the `values` it was
     made from; sets without values are shared by all attributions. `make(samples, rows)` gives the
-    members, bool `[n, P]`.
+    members, bool `[n, P]`. Where samples differ in their number of sets, `valid` says which exist;
+    the others cost nothing and get the clean answer.
     """
 
     family: str
     rows: tuple[str, ...]
     make: Callable[[Tensor, Tensor], Tensor]
     values: Tensor | None = None  # [B, P]
+    valid: Tensor | None = None  # [B, K]; None = all
 
 
 def each(features: Features) -> Absent:
     """Every unit on its own."""
     units = torch.arange(features.count, device=features.valid.device)
     rows = tuple(str(p) for p in range(features.count))
-    return Absent("each", rows, lambda _, rows: rows[:, None] == units)
+    return Absent("each", rows, lambda _, rows: rows[:, None] == units, valid=_some(features.valid))
 
 
-def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: int) -> Absent:
-    """`n` random sets of each size, the same for every method."""
-    plan = [(size, i) for size in sizes for i in range(n)]
+def _some(valid: Tensor) -> Tensor | None:
+    """Which rows exist, where not all do."""
+    return None if bool(valid.all()) else valid
+
+
+def random_subsets(
+    batch: Batch, features: Features, sizes: Sequence[int] | Tensor, n: int
+) -> Absent:
+    """`n` random sets of each size, the same for every method.
+
+    `sizes` are those of all samples, or `[B, S]`, each sample's own; 0 stands for no sets.
+    """
+    per_sample = torch.as_tensor(sizes).cpu().expand(len(batch), -1)  # [B, S]
+    plan = [(name, i) for name in map(_size_name, per_sample.T.tolist()) for i in range(n)]
 
     kept = max(4, 2**26 // (len(plan) * features.count))  # samples whose sets fit into 64 MB
 
@@ -44,7 +58,7 @@ def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: in
     def sets_of(b: int) -> Tensor:  # [K, P]
         able = features.valid[b].nonzero().flatten().cpu()
         sets = torch.zeros(len(plan), features.count, dtype=torch.bool)
-        for k, size in enumerate(sizes):
+        for k, size in enumerate(per_sample[b].tolist()):
             generator = batch.generator(b, f"subset {features.key} {size}")
             for row in sets[k * n : (k + 1) * n]:
                 row[able[torch.randperm(len(able), generator=generator)[:size]]] = True
@@ -54,7 +68,13 @@ def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: in
         pairs = zip(samples.tolist(), rows.tolist(), strict=True)
         return torch.stack([sets_of(b)[r] for b, r in pairs]).to(features.valid.device)
 
-    return Absent("subset", tuple(f"{s}:{i}" for s, i in plan), make)
+    exist = (per_sample > 0).repeat_interleave(n, 1).to(features.valid.device)
+    return Absent("subset", tuple(f"{s}:{i}" for s, i in plan), make, valid=_some(exist))
+
+
+def _size_name(sizes: list[int]) -> str:
+    """A text for one size in every sample: the number itself where all agree."""
+    return str(sizes[0]) if len(set(sizes)) == 1 else f"own {identity(sizes)}"
 
 
 def by_rank(

@@ -33,9 +33,18 @@ class Features:
     boxes: Tensor | None = None  # [P, 4]
 
     @property
+    def ragged(self) -> bool:
+        """Whether another sample may have more or fewer units."""
+        own_index = self.index is not None and self.index.ndim > len(self.shape)
+        return own_index or not bool(self.valid.all())
+
+    @property
     def coverage(self) -> str:
         """Which positions are gone when all units are: equal texts mean equal positions."""
-        return "everything" if self._whole and bool(self.valid.all()) else self.key
+        if self.boxes is None and self._whole and bool(self.valid.all()):
+            return "everything"
+        samples = torch.arange(len(self.valid), device=self.valid.device)
+        return "everything" if bool(self.spread(self.valid, samples).all()) else self.key
 
     @functools.cached_property
     def _whole(self) -> bool:

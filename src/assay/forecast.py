@@ -1,5 +1,6 @@
 """What a run will cost, before it runs: every protocol is rehearsed without a network."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,15 +8,17 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from assay.absent import Absent
 from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.features import Features
 from assay.interventions import Arrays, Columns, Engine, Shelf
 from assay.methods import raw_map
 from assay.methods.gradients import gradients
 from assay.models.prepare import LOOK, channels_last, prepare_network
 from assay.plan import Plan, Shard
-from assay.removal import make_removal
+from assay.removal import FillChoice, make_removal
 from assay.spec import Choice
-from assay.types import Case, Model
+from assay.types import Case, Model, Response
 
 
 @dataclass
@@ -30,6 +33,14 @@ class Forecast:
     looks: int = 0  # each process looks at each network once
     work: int = 0  # rows, backward passes counted double: the progress bar's total
     seconds: float | None = None
+
+    def add(self, part: "Forecast") -> None:
+        """Take in what another part of the run costs."""
+        for name in ("rows", "shared", "method_rows", "forward_calls", "gradient_calls"):
+            mine = getattr(self, name)
+            for key, count in getattr(part, name).items():
+                mine[key] = mine.get(key, 0) + count
+        self.work += part.work
 
     @property
     def forwards(self) -> int:
@@ -56,37 +67,43 @@ class Rehearsal(Engine):
 
     def __post_init__(self) -> None:
         """Begin with nothing asked."""
-        self.asked: list[int] = []
-        self.recalled = 0
+        self.asked: list[int] = []  # forward passes, question by question
+        self.shared = 0  # of all of them, what serves all methods
+        self.ragged = False  # whether one sample cannot stand for the others
+        self._costs: list[int] = []  # of rows that are asked but not remembered yet
         super().__post_init__()
 
-    @property
-    def shared_rows(self) -> int:
-        """Rows asked so far that serve all methods."""
-        return sum(len(self.memory.get(g, ())) for g in self._shared) - self.recalled
+    def respond(self, features: Features, absent: Absent, fill: FillChoice) -> Response:
+        """Answers as the engine's, made up."""
+        self.ragged = self.ragged or features.ragged
+        return super().respond(features, absent, fill)
 
-    def _ask(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> list[Columns]:
-        self.asked.append(rows)
+    def _ask(
+        self, rows: int, make: Callable[[Tensor, Tensor], Tensor], valid: Tensor | None = None
+    ) -> list[Columns]:
+        everyone = [len(self.batch)] * rows
+        self._costs = everyone if valid is None else valid.sum(0).tolist()
+        self.asked.append(sum(self._costs))
         made_up = self.batch.draw(f"rehearsal {len(self.asked)}", [rows]).double()  # [B, K]
         classes = torch.zeros(len(self.batch), dtype=torch.long, device=self._device)
         return [(column, -column, classes) for column in made_up.unbind(1)]
 
-    def _recall(self, group: str) -> None:
-        known = group in self.memory
-        super()._recall(group)
-        if not known and group in self.memory:
-            self.recalled += len(self.memory[group])
+    def _remember(self, group: str, row: str, column: Columns) -> None:
+        super()._remember(group, row, column)
+        cost = self._costs.pop(0) if self._costs else 0  # from the shelf it costs nothing
+        self.shared += cost if group in self._shared else 0
 
 
 @dataclass(frozen=True)
 class _FirstOf:
-    """The first sample's part of what is on a shelf; nothing is put there."""
+    """The first samples' part of what is on a shelf; nothing is put there."""
 
     shelf: Shelf
+    samples: int
 
     def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
         found = self.shelf.load(group)
-        return found and ({name: a[:1] for name, a in found[0].items()}, found[1])
+        return found and ({name: a[: self.samples] for name, a in found[0].items()}, found[1])
 
     def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
         return
@@ -99,7 +116,9 @@ def forecast(
     explained: Callable[[Shard, Choice], bool],
     shelf: Callable[[Shard], Shelf],
 ) -> Forecast:
-    """Rehearse these shards on one sample each; what is finished or on the shelf costs nothing.
+    """Rehearse these shards; what is finished or on the shelf costs nothing.
+
+    One sample stands for all of its shard, unless samples differ in their number of units.
 
     Raises:
         InputError: A protocol cannot take its options here.
@@ -111,33 +130,39 @@ def forecast(
             m.label: [p for p in plan.protocols if not done(shard, m, p)] for m in plan.methods
         }
         if any(wanted.values()):
-            _rehearse(plan, shard, wanted, explained, shelf(shard), total)
+            part, ragged = _rehearse(plan, shard, 1, wanted, explained, shelf(shard))
+            if ragged:
+                everyone = len(shard.samples)
+                part, _ = _rehearse(plan, shard, everyone, wanted, explained, shelf(shard))
+            total.add(part)
     return total
 
 
 def _rehearse(
     plan: Plan,
     shard: Shard,
+    samples: int,
     wanted: dict[str, list[Choice]],
     explained: Callable[[Shard, Choice], bool],
     shelf: Shelf,
-    total: Forecast,
-) -> None:
+) -> tuple[Forecast, bool]:
+    """What a shard costs, from its first samples, and whether others may cost more or less."""
+    total = Forecast()
     model, size = plan.models[shard.model], len(shard.samples)
-    batch = plan.batch(shard, shard.samples[:1])
-    engine = Rehearsal(model, batch, _no_network, shelf=_FirstOf(shelf))
-    taken = 0
+    batch = plan.batch(shard, shard.samples[:samples])
+    engine = Rehearsal(model, batch, _no_network, shelf=_FirstOf(shelf, samples))
+    times, taken = size // samples, 0
 
     def take(name: str, counts: dict[str, int]) -> None:
         nonlocal taken
         counts.setdefault(name, 0)
         for rows in engine.asked:
-            counts[name] += rows * size
-            _calls(total.forward_calls, shard.model, rows * size, model)
-            total.work += rows * size
+            counts[name] += rows * times
+            _calls(total.forward_calls, shard.model, rows * times, model)
+            total.work += rows * times
         engine.asked.clear()
-        total.shared[name] = total.shared.get(name, 0) + (engine.shared_rows - taken) * size
-        taken = engine.shared_rows
+        total.shared[name] = total.shared.get(name, 0) + (engine.shared - taken) * times
+        taken = engine.shared
 
     take("clean", total.rows)
     formula = ""  # the last method's: its neighbours that only reduce it differently are free
@@ -150,7 +175,8 @@ def _rehearse(
         if not explained(shard, method) and method.formula_key != formula:
             formula = method.formula_key
             if method.plugin.intervenes is not None:
-                raw_map(model, engine.lent(), method)
+                with contextlib.suppress(NotApplicable):
+                    raw_map(model, engine.lent(), method)
                 take(method.label, total.method_rows)
             else:
                 passes = method.passes
@@ -165,6 +191,7 @@ def _rehearse(
             if not plan.missing(shard, protocol):
                 _try(protocol, case)
                 take(protocol.label, total.rows)
+    return total, engine.ragged
 
 
 def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:

@@ -41,15 +41,18 @@ class Counter:
 
 
 def micro_batches(
-    samples: int, rows: int, size: int, device: torch.device
+    samples: int, rows: int, size: int, device: torch.device, valid: Tensor | None = None
 ) -> Iterator[tuple[Tensor, Tensor, int]]:
     """All (sample, row) pairs in chunks of one fixed size; a short tail repeats its last pair.
 
-    A fixed size makes an answer independent of what else is computed beside it.
+    A fixed size makes an answer independent of what else is computed beside it. `valid`
+    `[samples, rows]` leaves out the pairs that do not exist.
     """
-    total = samples * rows
+    existing = None if valid is None else valid.flatten().nonzero().flatten()
+    total = samples * rows if existing is None else len(existing)
     for start in range(0, total, size):
         pairs = torch.arange(start, start + size, device=device).clamp(max=total - 1)
+        pairs = pairs if existing is None else existing[pairs]
         yield pairs // rows, pairs % rows, min(size, total - start)
 
 
@@ -122,7 +125,8 @@ class Engine:
             def make(samples: Tensor, rows: Tensor) -> Tensor:
                 return removal(features, absent.make(samples, index[rows]), samples)
 
-            for k, column in zip(wanted, self._ask(len(wanted), make), strict=True):
+            valid = None if absent.valid is None else absent.valid[:, index]
+            for k, column in zip(wanted, self._ask(len(wanted), make, valid), strict=True):
                 self._remember(groups[k], absent.rows[k], column)
             for group in dict.fromkeys(groups[k] for k in wanted):
                 self._keep(group)
@@ -160,13 +164,15 @@ class Engine:
         self._values.append(values)
         return len(self._values) - 1
 
-    def _ask(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> list[Columns]:
-        """Run the network on every (sample, row) and keep the three numbers of each."""
-        size = self.model.micro_batch
+    def _ask(
+        self, rows: int, make: Callable[[Tensor, Tensor], Tensor], valid: Tensor | None = None
+    ) -> list[Columns]:
+        """Run the network on every (sample, row) that exists; keep the three numbers of each."""
+        size, everyone = self.model.micro_batch, len(self.batch)
         answers: list[Columns] = []
         full = False
         try:
-            for samples, row, asked in micro_batches(len(self.batch), rows, size, self._device):
+            for samples, row, asked in micro_batches(everyone, rows, size, self._device, valid):
                 logits = self.forward(make(samples, row))
                 answers.append(self._read(logits[:asked], samples[:asked]))
                 self.counter.add(asked)
@@ -177,8 +183,13 @@ class Engine:
         if full:  # outside the handler, which holds on to what did not fit
             torch.cuda.empty_cache()
             self.model.micro_batch = size // 2
-            return self._ask(rows, make)
-        whole = [torch.cat(part).reshape(-1, rows) for part in zip(*answers, strict=True)]
+            return self._ask(rows, make, valid)
+        if valid is None:
+            whole = [torch.cat(part).reshape(-1, rows) for part in zip(*answers, strict=True)]
+        else:  # where there is nobody to remove, nothing changes
+            whole = [c[:, None].repeat(1, rows) for c in self.memory["clean"]["none"]]
+            for columns, part in zip(whole, zip(*answers, strict=True), strict=False):
+                columns[valid] = torch.cat(part)
         return [(a, b, c) for a, b, c in zip(*(w.unbind(1) for w in whole), strict=True)]
 
     def _read(self, logits: Tensor, samples: Tensor) -> Columns:

@@ -1,5 +1,6 @@
 """Arithmetic on finished answers, in NumPy: correlations, areas. Imports no torch."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,19 @@ Array = np.ndarray[Any, Any]
 # A spread this small against the values is rounding, not information.
 _FLAT = 1e-9
 
+# Two points always lie on a line.
+_FEWEST = 3
 
-def pearson(said: Array, found: Array) -> Array:  # [B, P], [B, P] -> [B]
-    """Row-wise Pearson correlation.
+
+def pearson(said: Array, found: Array, valid: Array | None = None) -> Array:
+    """Row-wise Pearson correlation, `[B, P], [B, P] -> [B]`, over the columns that are `valid`.
 
     A constant `said` (a map without information) gives 0, its expectation under random values; a
-    constant `found` (the model does not react) gives NaN: nothing can be said of that sample.
+    constant `found` (the model does not react) gives NaN: nothing can be said of that sample. So do
+    fewer than three valid columns.
     """
+    if valid is not None:
+        return _among_valid(pearson, said, found, valid)
     a, d = (np.asarray(v, np.float64) for v in (said, found))
     a, flat_a = _centred(a)
     d, flat_d = _centred(d)
@@ -26,9 +33,21 @@ def pearson(said: Array, found: Array) -> Array:  # [B, P], [B, P] -> [B]
     return np.where(flat_d, np.nan, np.where(flat_a, 0.0, np.clip(r, -1.0, 1.0)))
 
 
-def spearman(said: Array, found: Array) -> Array:  # [B, P], [B, P] -> [B]
-    """Row-wise Spearman correlation with average ranks for ties; constants as in `pearson`."""
+def spearman(said: Array, found: Array, valid: Array | None = None) -> Array:
+    """Row-wise Spearman correlation with average ranks for ties; all else as in `pearson`."""
+    if valid is not None:
+        return _among_valid(spearman, said, found, valid)
     return pearson(rankdata(said, axis=-1), rankdata(found, axis=-1))
+
+
+def _among_valid(
+    correlate: Callable[[Array, Array], Array], said: Array, found: Array, valid: Array
+) -> Array:
+    enough = valid.sum(-1) >= _FEWEST
+    if valid.all():  # all rows at once
+        return np.where(enough, correlate(said, found), np.nan)
+    rows = zip(said, found, valid, enough, strict=True)
+    return np.array([correlate(a[v][None], d[v][None])[0] if e else np.nan for a, d, v, e in rows])
 
 
 def area(values: Array, x: Array) -> Array:  # [B, K], [K] -> [B]

@@ -32,7 +32,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     ),
     "protocol": ("assay.protocols.curves", "assay.protocols.single", "assay.protocols.subsets"),
     "fill": ("assay.removal.fills",),
-    "units": ("assay.features",),
+    "units": ("assay.features", "assay.segments"),
     "dataset": ("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
     "model": ("assay.models.efficientnet_lite", "assay.models.cifar_resnet"),
 }

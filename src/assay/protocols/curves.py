@@ -52,7 +52,7 @@ def curve(
     # The least-relevant-first levels begin at the minimum, so they lag one step behind.
     exact = [Fraction(s).limit_denominator(10**6) for s in shares]
     kept = [1 - s for s in exact[1:]] if first else exact[:-1]
-    levels = percentiles(values.double(), kept)  # [B, K]
+    levels = percentiles(values.double(), kept, features.valid)  # [B, K]
     values, names = values.double(), [str(q) for q in kept]
     beyond = (above if first else below)(features, values, levels, names)
     answers = case.respond(features, beyond, fill)
@@ -62,8 +62,14 @@ def curve(
     return Response(*joined), torch.tensor(shares, dtype=torch.float64)
 
 
-def percentiles(values: Tensor, shares: Sequence[Fraction]) -> Tensor:  # [B, P] -> [B, K]
-    """Percentiles by linear interpolation, at exact ranks: a strict comparison sees every bit."""
+def percentiles(values: Tensor, shares: Sequence[Fraction], valid: Tensor) -> Tensor:
+    """Percentiles `[B, K]` of the valid among `[B, P]`, by linear interpolation.
+
+    At exact ranks: a strict comparison sees every bit.
+    """
+    if not bool(valid.all()):
+        own = [v[ok] if ok.any() else v.new_zeros(1) for v, ok in zip(values, valid, strict=True)]
+        return torch.cat([percentiles(v[None], shares, torch.ones_like(v) > 0) for v in own])
     ranked = values.sort(1).values
     places = [share * (values.shape[1] - 1) for share in shares]
     low = [int(place) for place in places]

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from assay import reduce
 from assay.absent import each
-from assay.features import make_units
+from assay.features import UnitsChoice, make_units
 from assay.interventions import intervention
 from assay.registry import protocol
 from assay.removal import FillChoice
@@ -25,24 +25,26 @@ from assay.types import Case, Scores
     family="single",
     cite="hesse2024",
     title="Single deletion",
-    intervenes=lambda batch, options: intervention(
-        batch, {"grid": {"side": options["grid"]}}, options["fill"], options["output"]
+    intervenes=lambda batch, o: intervention(
+        batch, o["units"] or {"grid": {"side": o["grid"]}}, o["fill"], o["output"]
     ),
 )
 def single_deletion(
     case: Case,
     *,
     grid: Annotated[int, Field(ge=2)] = 4,
+    units: UnitsChoice = None,
     fill: FillChoice = "zero",
     output: Literal["logit", "probability", "log_odds"] = "logit",
 ) -> Scores:
     """Rank correlation between what a cell is said to matter and what its removal costs.
 
-    Spearman over the cells of the summed attribution against f(x) - f(x without the cell); on
-    vectors the cells are the entries.
+    Spearman over the cells of the summed attribution against f(x) - f(x without the cell). Cells
+    are the `units` named, by default those of a grid of `grid` a side on images and the entries on
+    vectors. A sample with fewer than three of them is degenerate.
     """
-    cells = make_units(case.batch, {"grid": {"side": grid}})
+    cells = make_units(case.batch, units or {"grid": {"side": grid}})
     answers = case.respond(cells, each(cells), fill).output(output)
     drops = case.clean.output(output).double() - answers.double()  # [B, P], same for every method
-    said = cells.sum(case.attribution)
-    return Scores(torch.from_numpy(reduce.spearman(said.cpu().numpy(), drops.cpu().numpy())))
+    valid, said = cells.valid.cpu().numpy(), cells.sum(case.attribution).cpu().numpy()
+    return Scores(torch.from_numpy(reduce.spearman(said, drops.cpu().numpy(), valid)))

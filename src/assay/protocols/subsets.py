@@ -10,7 +10,7 @@ from torch import Tensor
 from assay import reduce
 from assay.absent import Absent, each, random_subsets
 from assay.errors import NotApplicable
-from assay.features import Features, make_units
+from assay.features import Features, UnitsChoice, make_units
 from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
@@ -36,6 +36,7 @@ def infidelity(
     sizes: Shares = (1 / 7, 2 / 7, 4 / 7),
     stride: Annotated[float, Field(gt=0, le=1)] = 1 / 28,
     subsets: Annotated[int, Field(ge=2)] = 40,
+    units: UnitsChoice = None,
     fill: FillChoice = "zero",
     output: Output = "logit",
     variant: Literal["positive", "m4"] = "positive",
@@ -45,41 +46,50 @@ def infidelity(
     mean_p (d_p - b s_p)^2 with d_p = f(x) - f(x without p), s_p the map's sum over p, and b >= 0
     the best scale, so a map with flipped signs scores mean_p d_p^2; `m4` lets b be negative. On
     images p runs over square windows (`sizes` and `stride` as shares of the shorter side),
-    elsewhere over `subsets` random sets of each size.
+    elsewhere, or where `units` are named, over `subsets` random sets of each size.
     """
-    features, removed = _perturbations(case, sizes, stride, subsets)
+    features, removed = _perturbations(case, sizes, stride, subsets, units)
     answers = case.respond(features, removed, fill).output(output)
     cost = (case.clean.output(output).double() - answers.double()).cpu()  # [B, K]
     said = _sums(case, features, removed).cpu()
-    square = (said * said).mean(1)
-    scale = (cost * said).mean(1) / torch.where(square == 0, 1.0, square)
+    exist = torch.ones_like(cost) if removed.valid is None else removed.valid.cpu().double()
+    square = (said * said).sum(1)
+    scale = (cost * said).sum(1) / torch.where(square == 0, 1.0, square)
     if variant == "positive":
         scale = scale.clamp(min=0)
-    error = (cost - scale[:, None] * said).square().mean(1)
-    worst = cost.square().mean(1)
+    error = (cost - scale[:, None] * said).square().sum(1) / exist.sum(1)
+    worst = cost.square().sum(1) / exist.sum(1)
     return Scores(error, extra={"relative": error / torch.where(worst == 0, torch.nan, worst)})
 
 
 def _perturbations(
-    case: Case, sizes: Shares, stride: float, subsets: int
+    case: Case, sizes: Shares, stride: float, subsets: int, units: UnitsChoice
 ) -> tuple[Features, Absent]:
-    if len(case.batch.map_shape) == 2:
+    if units is None and len(case.batch.map_shape) == 2:
         features = make_units(case.batch, {"windows": {"sizes": sizes, "stride": stride}})
         return features, each(features)
-    features = make_units(case.batch, "elements")
-    return features, random_subsets(case.batch, features, set_sizes(sizes, features.count), subsets)
+    features = make_units(case.batch, units or "elements")
+    return features, random_subsets(case.batch, features, set_sizes(features, sizes), subsets)
 
 
-def set_sizes(shares: Shares, count: int) -> list[int]:
-    """Numbers of units for these shares: at least one, each number once."""
-    return sorted({max(1, round(share * count)) for share in shares})
+def set_sizes(features: Features, shares: Shares) -> Tensor:  # [B, S]
+    """Each sample's numbers of units for these shares, at least one; 0 instead of a repetition.
+
+    Where all samples have the same units, sizes that nobody has are left out.
+    """
+    number = features.valid.sum(1).cpu()[:, None]  # [B, 1]
+    rising = torch.tensor(sorted(shares), dtype=torch.float64)
+    sizes = torch.minimum((rising * number).round().long().clamp(min=1), number)
+    again = torch.nn.functional.pad(sizes[:, 1:] == sizes[:, :-1], (1, 0))
+    sizes = torch.where(again, 0, sizes)
+    return sizes if features.ragged else sizes[:, (sizes > 0).any(0)]
 
 
 def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
     """The map's total over each set, in the same order whatever else is in the batch."""
     values = features.sum(case.attribution).double()  # [B, P]
     if sets.family == "each":
-        return values
+        return values if sets.valid is None else torch.where(sets.valid, values, 0.0)
     rows = torch.arange(len(sets.rows), device=values.device)
     return torch.stack(
         [
@@ -105,6 +115,7 @@ def sensitivity_n(
     case: Case,
     *,
     grid: Annotated[int, Field(ge=2)] | None = None,
+    units: UnitsChoice = None,
     shares: Shares = (0.1, 0.25, 0.5, 0.75),
     subsets: Annotated[int, Field(ge=3)] = 50,
     fill: FillChoice = "zero",
@@ -113,24 +124,31 @@ def sensitivity_n(
     """Correlation between a random set's total attribution and what its removal costs.
 
     Pearson over `subsets` random sets of each size, averaged over the sizes (`shares` of the
-    units). Units are the cells of a grid on images (by default 14 a side, or single pixels on
-    smaller images) and entries on vectors.
+    units). Units are the ones named, by default the cells of a grid on images (`grid` or 14 a side,
+    or single pixels on smaller images) and entries on vectors. A sample with fewer than three of
+    them is degenerate.
     """
     side = grid or min(14, *case.batch.map_shape)
-    features = make_units(case.batch, {"grid": {"side": side}})
-    sizes = [s for s in set_sizes(shares, features.count) if s < features.count]
-    if not sizes:
+    features = make_units(case.batch, units or {"grid": {"side": side}})
+    sizes = set_sizes(features, shares)  # [B, S]
+    number = features.valid.sum(1).cpu()[:, None]  # [B, 1]
+    vary = (sizes < number) & (number >= 3)  # otherwise sets are all the same, or one of two
+    sizes = torch.where(vary, sizes, 0) if features.ragged else sizes[:, vary.all(0)]
+    if not sizes.shape[1]:
         raise NotApplicable(f"Sets of {features.count} units cannot vary.")
     sets = random_subsets(case.batch, features, sizes, subsets)
     answers = case.respond(features, sets, fill).output(output)
     cost = (case.clean.output(output).double() - answers.double()).cpu().numpy()
     said = _sums(case, features, sets).cpu().numpy()
-    split = (len(cost), len(sizes), subsets)
+    split = (*sizes.shape, subsets)
     by_size = reduce.pearson(said.reshape(split), cost.reshape(split))  # [B, sizes]
+    by_size = np.where(sizes > 0, by_size, np.nan)
     known = ~np.isnan(by_size)
     mean = np.where(known, by_size, 0).sum(1) / np.where(known.any(1), known.sum(1), np.nan)
     return Scores(
         torch.from_numpy(mean),
         {"correlation": torch.from_numpy(by_size)},
-        torch.tensor([s / features.count for s in sizes], dtype=torch.float64),
+        torch.tensor(sorted(shares), dtype=torch.float64)
+        if features.ragged
+        else sizes[0].double() / features.count,
     )
