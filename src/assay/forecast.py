@@ -3,18 +3,21 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.interventions import Arrays, Columns, Engine, Shelf
+from assay.methods import explain_again, forward_passes
 from assay.methods.gradients import gradients
 from assay.models.prepare import LOOK, channels_last, prepare_network
 from assay.plan import Plan, Shard
+from assay.registry import canonical, identity
 from assay.removal import make_removal
 from assay.spec import Choice
-from assay.types import Case, Model
+from assay.types import Batch, Case, Model
 
 
 @dataclass
@@ -148,19 +151,39 @@ def _rehearse(
                 make_removal(engine.batch, method.options[option])
         if not explained(shard, method) and method.formula_key != formula:
             formula = method.formula_key
-            passes = method.plugin.passes(method.options)
-            total.method_rows[method.label] = (
-                total.method_rows.get(method.label, 0) + passes.forward * size
-            )
-            _calls(total.gradient_calls, shard.model, passes.forward * size, model)
-            total.work += (passes.forward + 2 * passes.backward) * size
+            _explaining(total, method, shard, model)
         engine.forget()
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
         case = Case(engine.batch, noise, engine.respond, engine.clean)
+        if explain_again(model, engine.batch, method) is not None:
+            again = _Again(engine.batch, partial(_explaining, total, method, shard, model))
+            case = replace(case, explain=again, explain_passes=forward_passes(method))
         for protocol in wanted[method.label]:
             if not plan.missing(shard, protocol):
                 _try(protocol, case)
                 take(protocol.label)
+
+
+@dataclass(frozen=True)
+class _Again:
+    """A method without a network, for protocols that explain changed inputs: it only counts."""
+
+    batch: Batch
+    count: Callable[[], None]
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """A map that is made up, the same for the same inputs: rows are shared by their maps."""
+        self.count()
+        return self.batch.draw(f"map {identity(canonical(inputs))}", self.batch.map_shape)
+
+
+def _explaining(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
+    """All samples of a shard are explained once."""
+    passes, size = method.plugin.passes(method.options), len(shard.samples)
+    rows = passes.forward * size
+    total.method_rows[method.label] = total.method_rows.get(method.label, 0) + rows
+    _calls(total.gradient_calls, shard.model, rows, model)
+    total.work += (passes.forward + 2 * passes.backward) * size
 
 
 def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:
