@@ -24,7 +24,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # Where the built-in plug-ins of each kind live; imported when that kind is first asked for.
 BUILTIN: dict[str, tuple[str, ...]] = {
     "method": ("assay.methods.gradients", "assay.methods.cam", "assay.methods.controls"),
-    "protocol": ("assay.protocols.curves", "assay.protocols.single", "assay.protocols.subsets"),
+    "protocol": (
+        "assay.protocols.curves",
+        "assay.protocols.incremental",
+        "assay.protocols.rationales",
+        "assay.protocols.single",
+        "assay.protocols.subsets",
+    ),
     "fill": ("assay.removal.fills",),
     "units": ("assay.features",),
     "dataset": ("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
