@@ -34,8 +34,13 @@ def each(features: Features) -> Absent:
     return Absent("each", rows, lambda _, rows: rows[:, None] == units)
 
 
-def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: int) -> Absent:
-    """`n` random sets of each size, the same for every method."""
+def random_subsets(
+    batch: Batch, features: Features, sizes: Sequence[int | float], n: int
+) -> Absent:
+    """`n` random sets of each size, the same for every method.
+
+    A size is a number of units, or as a float the share of a sample's valid units, at least one.
+    """
     plan = [(size, i) for size in sizes for i in range(n)]
 
     kept = max(4, 2**26 // (len(plan) * features.count))  # samples whose sets fit into 64 MB
@@ -44,7 +49,8 @@ def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: in
     def sets_of(b: int) -> Tensor:  # [K, P]
         able = features.valid[b].nonzero().flatten().cpu()
         sets = torch.zeros(len(plan), features.count, dtype=torch.bool)
-        for k, size in enumerate(sizes):
+        for k, wanted in enumerate(sizes):
+            size = wanted if isinstance(wanted, int) else share_of(len(able), wanted)
             generator = batch.generator(b, f"subset {features.key} {size}")
             for row in sets[k * n : (k + 1) * n]:
                 row[able[torch.randperm(len(able), generator=generator)[:size]]] = True
@@ -55,6 +61,11 @@ def random_subsets(batch: Batch, features: Features, sizes: Sequence[int], n: in
         return torch.stack([sets_of(b)[r] for b, r in pairs]).to(features.valid.device)
 
     return Absent("subset", tuple(f"{s}:{i}" for s, i in plan), make)
+
+
+def share_of(count: int, share: float) -> int:
+    """The number of units a share of `count` comes to, at least one."""
+    return max(1, round(share * count))
 
 
 def by_rank(

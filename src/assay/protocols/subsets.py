@@ -1,5 +1,6 @@
 """Subset protocols: do the values of a map add up to what removing a set of units costs?"""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -8,15 +9,17 @@ from pydantic import Field
 from torch import Tensor
 
 from assay import reduce
-from assay.absent import Absent, each, random_subsets
-from assay.errors import NotApplicable
+from assay.absent import Absent, each, random_subsets, share_of
+from assay.errors import InputError, NotApplicable
 from assay.features import Features, make_units
 from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
 
 Output = Literal["logit", "probability", "log_odds"]
-Shares = tuple[Annotated[float, Field(gt=0, le=1)], ...]
+Share = Annotated[float, Field(gt=0, le=1)]
+Shares = tuple[Share, ...]
+Grid = Annotated[int, Field(ge=2)] | None
 
 
 @protocol(
@@ -34,45 +37,78 @@ def infidelity(
     case: Case,
     *,
     sizes: Shares = (1 / 7, 2 / 7, 4 / 7),
-    stride: Annotated[float, Field(gt=0, le=1)] = 1 / 28,
+    stride: Share = 1 / 28,
     subsets: Annotated[int, Field(ge=2)] = 40,
     fill: FillChoice = "zero",
     output: Output = "logit",
-    variant: Literal["positive", "m4"] = "positive",
+    variant: Literal["positive", "m4", "captum"] = "positive",
+    normalize: bool = False,
 ) -> Scores:
     """Squared error of the map's sums, best scaled, as forecast of what removals cost.
 
     mean_p (d_p - b s_p)^2 with d_p = f(x) - f(x without p), s_p the map's sum over p, and b >= 0
     the best scale, so a map with flipped signs scores mean_p d_p^2; `m4` lets b be negative. On
     images p runs over square windows (`sizes` and `stride` as shares of the shorter side),
-    elsewhere over `subsets` random sets of each size.
+    elsewhere over `subsets` random sets of each size (shares of the sample's units).
+
+    `captum` takes the map at its word, b = 1; with `normalize: true` it fits b as Captum does,
+    which is `m4`. It is Captum's form for maps that have the input in them: the perturbation is 1
+    where a unit is gone, 0 elsewhere (its decorator with `multiply_by_inputs=True` and the fill as
+    baseline). Its form for maps per unit of input, as `saliency`, multiplies them by x - fill: at
+    fill `zero` that is `input_x_gradient` here.
     """
-    features, removed = _perturbations(case, sizes, stride, subsets)
+    if normalize and variant != "captum":
+        raise InputError(
+            f"Expected `normalize` with `variant: captum` only, got `{variant}`, which always fits "
+            f"the scale. Drop it."
+        )
+    features, removed, counted = _perturbations(case, sizes, stride, subsets)
     answers = case.respond(features, removed, fill).output(output)
     cost = (case.clean.output(output).double() - answers.double()).cpu()  # [B, K]
-    said = _sums(case, features, removed).cpu()
-    square = (said * said).mean(1)
-    scale = (cost * said).mean(1) / torch.where(square == 0, 1.0, square)
+    said, counted = _sums(case, features, removed).cpu(), counted.cpu()
+
+    def mean(values: Tensor) -> Tensor:  # [B, K] -> [B]
+        return torch.where(counted, values, 0.0).sum(1) / counted.sum(1)
+
+    square = mean(said * said)
+    scale = mean(cost * said) / torch.where(square == 0, 1.0, square)
     if variant == "positive":
         scale = scale.clamp(min=0)
-    error = (cost - scale[:, None] * said).square().mean(1)
-    worst = cost.square().mean(1)
+    if variant == "captum" and not normalize:
+        scale = torch.ones_like(scale)
+    error, worst = mean((cost - scale[:, None] * said).square()), mean(cost.square())
     return Scores(error, extra={"relative": error / torch.where(worst == 0, torch.nan, worst)})
 
 
 def _perturbations(
     case: Case, sizes: Shares, stride: float, subsets: int
-) -> tuple[Features, Absent]:
+) -> tuple[Features, Absent, Tensor]:  # units, sets, which of them count [B, K]
     if len(case.batch.map_shape) == 2:
         features = make_units(case.batch, {"windows": {"sizes": sizes, "stride": stride}})
-        return features, each(features)
+        return features, each(features), features.valid
     features = make_units(case.batch, "elements")
-    return features, random_subsets(case.batch, features, set_sizes(sizes, features.count), subsets)
+    shares, new = distinct(features, sizes)
+    sets = random_subsets(case.batch, features, shares, subsets)
+    return features, sets, new.repeat_interleave(subsets, 1)
 
 
-def set_sizes(shares: Shares, count: int) -> list[int]:
-    """Numbers of units for these shares: at least one, each number once."""
-    return sorted({max(1, round(share * count)) for share in shares})
+def distinct(
+    features: Features, shares: Sequence[float], *, proper: bool = False
+) -> tuple[list[float], Tensor]:
+    """The shares that are sizes of their own for some sample, rising, and for which: `[B, S]`.
+
+    On few units several shares come to the same number, which then counts once; `proper` leaves
+    out those that come to all units.
+    """
+    rising = sorted(set(shares))
+    able = features.valid.sum(1).cpu()  # [B]
+    sizes = torch.tensor([[share_of(n, s) for s in rising] for n in able.tolist()])  # [B, S]
+    new = torch.ones_like(sizes, dtype=torch.bool)
+    new[:, 1:] = sizes[:, 1:] != sizes[:, :-1]
+    if proper:
+        new &= sizes < able[:, None]
+    kept = new.any(0)
+    return [s for s, keep in zip(rising, kept.tolist(), strict=True) if keep], new[:, kept]
 
 
 def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
@@ -104,7 +140,7 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
 def sensitivity_n(
     case: Case,
     *,
-    grid: Annotated[int, Field(ge=2)] | None = None,
+    grid: Grid = None,
     shares: Shares = (0.1, 0.25, 0.5, 0.75),
     subsets: Annotated[int, Field(ge=3)] = 50,
     fill: FillChoice = "zero",
@@ -116,9 +152,52 @@ def sensitivity_n(
     units). Units are the cells of a grid on images (by default 14 a side, or single pixels on
     smaller images) and entries on vectors.
     """
+    return _correlation(case, grid, shares, subsets, fill, output)
+
+
+@protocol(
+    "faithfulness_correlation",
+    higher_is_better=True,
+    range=(-1, 1),
+    chance=0.0,
+    uses="value",
+    sign_sensitive=True,
+    metric="correlation",
+    family="subsets",
+    cite="bhatt2020",
+    title="Faithfulness correlation",
+)
+def faithfulness_correlation(
+    case: Case,
+    *,
+    grid: Grid = None,
+    share: Share = 0.25,
+    subsets: Annotated[int, Field(ge=3)] = 100,
+    fill: FillChoice = "zero",
+    output: Output = "logit",
+) -> Scores:
+    """Correlation between total attribution and cost of removal over random sets of one size.
+
+    Pearson over `subsets` sets S of sum_S map and f(x) - f(x without S), |S| = `share` of the
+    units: `sensitivity_n` at one size, with its units and its sets. The paper leaves |S| open and
+    fills with the mean of the data (`fill: mean`); Quantus takes 100 sets of 224 pixels, black,
+    and the probability. A share, here the second of `sensitivity_n`, carries over sizes of images,
+    and scattered pixels by the hundred hardly move a network; `grid` the image's side is pixels.
+    """
+    return _correlation(case, grid, (share,), subsets, fill, output)
+
+
+def _correlation(
+    case: Case,
+    grid: Grid,
+    shares: Sequence[float],
+    subsets: int,
+    fill: FillChoice,
+    output: Output,
+) -> Scores:
     side = grid or min(14, *case.batch.map_shape)
     features = make_units(case.batch, {"grid": {"side": side}})
-    sizes = [s for s in set_sizes(shares, features.count) if s < features.count]
+    sizes, new = distinct(features, shares, proper=True)
     if not sizes:
         raise NotApplicable(f"Sets of {features.count} units cannot vary.")
     sets = random_subsets(case.batch, features, sizes, subsets)
@@ -127,10 +206,11 @@ def sensitivity_n(
     said = _sums(case, features, sets).cpu().numpy()
     split = (len(cost), len(sizes), subsets)
     by_size = reduce.pearson(said.reshape(split), cost.reshape(split))  # [B, sizes]
+    by_size = np.where(new.numpy(), by_size, np.nan)
     known = ~np.isnan(by_size)
     mean = np.where(known, by_size, 0).sum(1) / np.where(known.any(1), known.sum(1), np.nan)
     return Scores(
         torch.from_numpy(mean),
         {"correlation": torch.from_numpy(by_size)},
-        torch.tensor([s / features.count for s in sizes], dtype=torch.float64),
+        torch.tensor(sizes, dtype=torch.float64),
     )
