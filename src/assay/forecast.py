@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,13 +13,14 @@ from assay.absent import Absent
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.features import Features
 from assay.interventions import Arrays, Columns, Engine, Shelf
-from assay.methods import raw_map
+from assay.methods import explain_again, forward_passes, raw_map
 from assay.methods.gradients import gradients
 from assay.models.prepare import LOOK, channels_last, prepare_network
 from assay.plan import Plan, Shard
+from assay.registry import canonical, identity
 from assay.removal import FillChoice, make_removal
 from assay.spec import Choice
-from assay.types import Case, Model, Response
+from assay.types import Batch, Case, Model, Response
 
 
 @dataclass
@@ -179,19 +181,40 @@ def _rehearse(
                     raw_map(model, engine.lent(), method)
                 take(method.label, total.method_rows)
             else:
-                passes = method.passes
-                forward = (passes.forward or 0) * size
-                total.method_rows[method.label] = total.method_rows.get(method.label, 0) + forward
-                _calls(total.gradient_calls, shard.model, forward, model)
-                total.work += forward + 2 * passes.backward * size
+                _explaining(total, method, shard, model)
         engine.forget()
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
         case = Case(engine.batch, noise, engine.respond, engine.clean)
+        if explain_again(model, engine.batch, method) is not None:
+            again = _Again(engine.batch, partial(_explaining, total, method, shard, model))
+            case = replace(case, explain=again, explain_passes=forward_passes(method))
         for protocol in wanted[method.label]:
             if not plan.missing(shard, protocol):
                 _try(protocol, case)
                 take(protocol.label, total.rows)
     return total, engine.ragged
+
+
+@dataclass(frozen=True)
+class _Again:
+    """A method without a network, for protocols that explain changed inputs: it only counts."""
+
+    batch: Batch
+    count: Callable[[], None]
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """A map that is made up, the same for the same inputs: rows are shared by their maps."""
+        self.count()
+        return self.batch.draw(f"map {identity(canonical(inputs))}", self.batch.map_shape)
+
+
+def _explaining(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
+    """All samples of a shard are explained once."""
+    passes, size = method.passes, len(shard.samples)
+    rows = (passes.forward or 0) * size
+    total.method_rows[method.label] = total.method_rows.get(method.label, 0) + rows
+    _calls(total.gradient_calls, shard.model, rows, model)
+    total.work += rows + 2 * passes.backward * size
 
 
 def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from assay import registry
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.interventions import Arrays, Counter, Engine, Shelf
-from assay.methods import Moments, finish, raw_map
+from assay.methods import Moments, explain_again, finish, forward_passes, raw_map
 from assay.models.prepare import runner
 from assay.plan import Plan, Shard
 from assay.previews import summarise
@@ -35,6 +35,7 @@ class ShardRun:
     listen: Callable[[int], None] = lambda rows: None
     keep_maps: bool = True
     _passes: int = 0  # forward, for explaining
+    _faulty: Tensor | None = None  # [B]: who got NaN or inf when a protocol explained anew
     _raws: dict[str, Tensor | Moments] = field(default_factory=dict)  # the last method's raw maps
 
     def __call__(self) -> None:
@@ -91,12 +92,16 @@ class ShardRun:
             raise
         except Exception as error:
             return self._all(method, protocols, "failed", _explain(error))
-        broken = ~torch.isfinite(maps).flatten(1).all(1)  # [B]
-        whole = torch.where(
-            broken.reshape(-1, *[1] * (maps.ndim - 1)), torch.zeros_like(maps), maps
-        )
+        whole, broken = _finite(maps)
         self.engine.forget()
-        case = Case(self.engine.batch, whole, self.engine.respond, self.engine.clean)
+        case = Case(
+            self.engine.batch,
+            whole,
+            self.engine.respond,
+            self.engine.clean,
+            self._explain(method),
+            forward_passes(method),
+        )
         for protocol in protocols:
             self._score(method, protocol, case, broken, seconds)
 
@@ -128,12 +133,31 @@ class ShardRun:
         if key not in self._raws:
             batch = self.engine.lent()
             self._raws = {key: raw_map(self.plan.models[self.shard.model], batch, method)}
-            if method.plugin.intervenes is None:  # else the engine has counted
-                passes = method.passes
-                forward = passes.forward or 0
-                self._passes += forward * len(batch)
-                self.listen((forward + 2 * passes.backward) * len(batch))
+            self._count(method)
         return self._raws[key]
+
+    def _explain(self, method: Choice) -> Callable[[Tensor], Tensor] | None:
+        """The method for protocols that explain changed inputs; its passes are counted too."""
+        again = explain_again(self.plan.models[self.shard.model], self.engine.batch, method)
+        if again is None:
+            return None
+
+        def explain(inputs: Tensor) -> Tensor:
+            whole, faulty = _finite(again(inputs))
+            self._count(method)
+            self._faulty = faulty if self._faulty is None else self._faulty | faulty
+            return whole
+
+        return explain
+
+    def _count(self, method: Choice) -> None:
+        """All samples were explained once."""
+        if method.plugin.intervenes is not None:
+            return  # the engine has counted
+        passes, size = method.passes, len(self.engine.batch)
+        rows = (passes.forward or 0) * size
+        self._passes += rows
+        self.listen(rows + 2 * passes.backward * size)
 
     # --- one cell --------------------------------------------------------------------------------
 
@@ -144,6 +168,7 @@ class ShardRun:
         if missing:
             return self._all(method, [protocol], "n/a", f"Needs {', '.join(missing)}.")
         started, rows = time.monotonic(), self.engine.counter.rows
+        self._faulty = None
         try:
             scores = score_case(protocol, case)
         except NotApplicable as reason:
@@ -152,6 +177,8 @@ class ShardRun:
             raise
         except Exception as error:
             return self._all(method, [protocol], "failed", _explain(error))
+        if self._faulty is not None:
+            broken = broken | self._faulty
         mute = self.engine.broken & ~broken
         constant, bad = case.constant.cpu().numpy(), (broken | mute).cpu().numpy()
         value = np.where(bad, np.nan, scores.value.numpy())
@@ -259,6 +286,12 @@ class ShardRun:
             )
         ]
         return pa.Table.from_pylist(rows, SCORES)
+
+
+def _finite(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """The maps, zero where they hold NaN or inf, and which did: `[B]`."""
+    broken = ~torch.isfinite(maps).flatten(1).all(1)
+    return maps.masked_fill(broken.reshape(-1, *[1] * (maps.ndim - 1)), 0.0), broken
 
 
 def make_engine(

@@ -379,6 +379,9 @@ class Case:
     attribution: Tensor  # [B, *map_shape]
     respond: Respond
     clean: Response  # [B, 1]
+    # The same method on changed inputs [B, ...], and its forward passes a sample (None: not known).
+    explain: Callable[[Tensor], Tensor] | None = None
+    explain_passes: int | None = 0
 
     @property
     def constant(self) -> Tensor:

@@ -1,6 +1,7 @@
 """Attribution methods: who made the model say so? And the one way to run any of them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from assay.registry import Method, code_identity, identity
 from assay.spec import REDUCTION, Choice
 from assay.types import Batch, Model
 
+MAPS_HASH = "maps_hash"  # the option by which maps computed elsewhere are known
+
 
 def attribute(model: Model, batch: Batch, choice: Choice) -> Tensor:  # [B, *map_shape]
     """Run a method and reduce what its formula gives to one signed number per position."""
@@ -24,6 +27,21 @@ def finish(raw: "Tensor | Moments", batch: Batch, choice: Choice) -> Tensor:
     if isinstance(raw, Moments):
         raw = raw.read(choice.noise.kind if choice.noise else "smoothgrad")
     return reduce_map(raw, batch, choice.label, **choice.reduction)
+
+
+def explain_again(model: Model, batch: Batch, choice: Choice) -> Callable[[Tensor], Tensor] | None:
+    """The method on changed inputs of the same samples; None where the maps came ready-made."""
+    if MAPS_HASH in choice.options:
+        return None
+    return lambda inputs: attribute(model, replace(batch, inputs=inputs), choice)
+
+
+def forward_passes(choice: Choice) -> int | None:
+    """Forward passes a sample; None for a function of the user's own that does not say."""
+    plugin = choice.plugin
+    if plugin.passes is Method.passes and (plugin.own or plugin.family == "given"):
+        return None
+    return choice.passes.forward
 
 
 def raw_map(model: Model, batch: Batch, choice: Choice) -> "Tensor | Moments":
@@ -107,4 +125,4 @@ def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -
         return maps[[place[i] for i in batch.ids]].to(batch.inputs)
 
     plugin = Method(label, look_up, family="given", title=label)
-    return Choice(label, plugin, {"maps_hash": identity(maps)}, dict(REDUCTION))
+    return Choice(label, plugin, {MAPS_HASH: identity(maps)}, dict(REDUCTION))

@@ -3,7 +3,8 @@
 All protocols here are readings of one function, so they share every forward pass: the
 most-relevant-first rows serve `morf`, `abpc`, `deletion` and `accuracy_morf`, the least-relevant-
 first rows `lerf`, `abpc`, `insertion` and `accuracy_lerf`. Insertion is the least-relevant-first
-curve read from its other end.
+curve read from its other end. `incremental_deletion`, `comprehensiveness` and `sufficiency` ask for
+rows of the same kind in files of their own.
 """
 
 from collections.abc import Sequence
@@ -42,24 +43,38 @@ def curve(
     `exact` removes exactly that share, equal values in seeded random order. `m4` removes what lies
     strictly beyond the percentile, as the M4 benchmark does: tied values leave together or never.
     """
+    shares = removed_shares(steps)
+    if variant == "exact":
+        answers = ranked(case, order, units, shares, fill)
+        return answers, torch.tensor(shares, dtype=torch.float64)
     features = make_units(case.batch, units)
     values = features.sum(case.attribution)  # [B, P]
-    shares = removed_shares(steps)
     first = order == "most_relevant_first"
-    if variant == "exact":
-        absent = by_rank(case.batch, features, values, shares, descending=first)
-        return case.respond(features, absent, fill), torch.tensor(shares, dtype=torch.float64)
     # The least-relevant-first levels begin at the minimum, so they lag one step behind.
     exact = [Fraction(s).limit_denominator(10**6) for s in shares]
     kept = [1 - s for s in exact[1:]] if first else exact[:-1]
     levels = percentiles(values.double(), kept, features.valid)  # [B, K]
     values, names = values.double(), [str(q) for q in kept]
     beyond = (above if first else below)(features, values, levels, names)
-    answers = case.respond(features, beyond, fill)
-    joined = [
-        torch.cat([c, a], 1) for c, a in zip(_parts(case.clean), _parts(answers), strict=True)
-    ]
-    return Response(*joined), torch.tensor(shares, dtype=torch.float64)
+    answers = joined([case.clean, case.respond(features, beyond, fill)])
+    return answers, torch.tensor(shares, dtype=torch.float64)
+
+
+def ranked(
+    case: Case, order: Order, units: UnitsChoice, shares: Sequence[float], fill: FillChoice
+) -> Response:  # [B, K]
+    """The model's answers without the first share of the units in the order of the map."""
+    features = make_units(case.batch, units)
+    values = features.sum(case.attribution)  # [B, P]
+    first = order == "most_relevant_first"
+    absent = by_rank(case.batch, features, values, shares, descending=first)
+    return case.respond(features, absent, fill)
+
+
+def joined(answers: Sequence[Response]) -> Response:
+    """Answers to several questions, one after the other."""
+    parts = [(a.logit, a.log_prob, a.predicted) for a in answers]
+    return Response(*(torch.cat(part, 1) for part in zip(*parts, strict=True)))
 
 
 def percentiles(values: Tensor, shares: Sequence[Fraction], valid: Tensor) -> Tensor:
@@ -86,10 +101,6 @@ def removed_shares(steps: Steps) -> list[float]:
     if len(shares) < 2 or shares[0] != 0 or shares[-1] != 1 or shares != sorted(set(shares)):
         raise InputError(f"Expected `steps` to rise from 0 to 1, got {shares}.")
     return shares
-
-
-def _parts(response: Response) -> tuple[Tensor, Tensor, Tensor]:
-    return response.logit, response.log_prob, response.predicted
 
 
 def _area(values: Tensor, x: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Subset protocols: do the values of a map add up to what removing a set of units costs?"""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -9,14 +10,16 @@ from torch import Tensor
 
 from assay import reduce
 from assay.absent import Absent, each, random_subsets
-from assay.errors import NotApplicable
+from assay.errors import InputError, NotApplicable
 from assay.features import Features, UnitsChoice, make_units
 from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
 
 Output = Literal["logit", "probability", "log_odds"]
-Shares = tuple[Annotated[float, Field(gt=0, le=1)], ...]
+Share = Annotated[float, Field(gt=0, le=1)]
+Shares = tuple[Share, ...]
+Grid = Annotated[int, Field(ge=2)] | None
 
 
 @protocol(
@@ -34,20 +37,33 @@ def infidelity(
     case: Case,
     *,
     sizes: Shares = (1 / 7, 2 / 7, 4 / 7),
-    stride: Annotated[float, Field(gt=0, le=1)] = 1 / 28,
+    stride: Share = 1 / 28,
     subsets: Annotated[int, Field(ge=2)] = 40,
     units: UnitsChoice = None,
     fill: FillChoice = "zero",
     output: Output = "logit",
-    variant: Literal["positive", "m4"] = "positive",
+    variant: Literal["positive", "m4", "captum"] = "positive",
+    normalize: bool = False,
 ) -> Scores:
     """Squared error of the map's sums, best scaled, as forecast of what removals cost.
 
     mean_p (d_p - b s_p)^2 with d_p = f(x) - f(x without p), s_p the map's sum over p, and b >= 0
     the best scale, so a map with flipped signs scores mean_p d_p^2; `m4` lets b be negative. On
     images p runs over square windows (`sizes` and `stride` as shares of the shorter side),
-    elsewhere, or where `units` are named, over `subsets` random sets of each size.
+    elsewhere, or where `units` are named, over `subsets` random sets of each size (shares of the
+    sample's units).
+
+    `captum` takes the map at its word, b = 1; with `normalize: true` it fits b as Captum does,
+    which is `m4`. It is Captum's form for maps that have the input in them: the perturbation is 1
+    where a unit is gone, 0 elsewhere (its decorator with `multiply_by_inputs=True` and the fill as
+    baseline). Its form for maps per unit of input, as `saliency`, multiplies them by x - fill: at
+    fill `zero` that is `input_x_gradient` here.
     """
+    if normalize and variant != "captum":
+        raise InputError(
+            f"Expected `normalize` with `variant: captum` only, got `{variant}`, which always fits "
+            f"the scale. Drop it."
+        )
     features, removed = _perturbations(case, sizes, stride, subsets, units)
     answers = case.respond(features, removed, fill).output(output)
     cost = (case.clean.output(output).double() - answers.double()).cpu()  # [B, K]
@@ -57,6 +73,8 @@ def infidelity(
     scale = (cost * said).sum(1) / torch.where(square == 0, 1.0, square)
     if variant == "positive":
         scale = scale.clamp(min=0)
+    if variant == "captum" and not normalize:
+        scale = torch.ones_like(scale)
     error = (cost - scale[:, None] * said).square().sum(1) / exist.sum(1)
     worst = cost.square().sum(1) / exist.sum(1)
     return Scores(error, extra={"relative": error / torch.where(worst == 0, torch.nan, worst)})
@@ -72,7 +90,7 @@ def _perturbations(
     return features, random_subsets(case.batch, features, set_sizes(features, sizes), subsets)
 
 
-def set_sizes(features: Features, shares: Shares) -> Tensor:  # [B, S]
+def set_sizes(features: Features, shares: Sequence[float]) -> Tensor:  # [B, S]
     """Each sample's numbers of units for these shares, at least one; 0 instead of a repetition.
 
     Where all samples have the same units, sizes that nobody has are left out.
@@ -114,7 +132,7 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
 def sensitivity_n(
     case: Case,
     *,
-    grid: Annotated[int, Field(ge=2)] | None = None,
+    grid: Grid = None,
     units: UnitsChoice = None,
     shares: Shares = (0.1, 0.25, 0.5, 0.75),
     subsets: Annotated[int, Field(ge=3)] = 50,
@@ -128,6 +146,51 @@ def sensitivity_n(
     or single pixels on smaller images) and entries on vectors. A sample with fewer than three of
     them is degenerate.
     """
+    return _correlation(case, grid, units, shares, subsets, fill, output)
+
+
+@protocol(
+    "faithfulness_correlation",
+    higher_is_better=True,
+    range=(-1, 1),
+    chance=0.0,
+    uses="value",
+    sign_sensitive=True,
+    metric="correlation",
+    family="subsets",
+    cite="bhatt2020",
+    title="Faithfulness correlation",
+)
+def faithfulness_correlation(
+    case: Case,
+    *,
+    grid: Grid = None,
+    units: UnitsChoice = None,
+    share: Share = 0.25,
+    subsets: Annotated[int, Field(ge=3)] = 100,
+    fill: FillChoice = "zero",
+    output: Output = "logit",
+) -> Scores:
+    """Correlation between total attribution and cost of removal over random sets of one size.
+
+    Pearson over `subsets` sets S of sum_S map and f(x) - f(x without S), |S| = `share` of the
+    units: `sensitivity_n` at one size, with its units and its sets. The paper leaves |S| open and
+    fills with the mean of the data (`fill: mean`); Quantus takes 100 sets of 224 pixels, black,
+    and the probability. A share, here the second of `sensitivity_n`, carries over sizes of images,
+    and scattered pixels by the hundred hardly move a network; `grid` the image's side is pixels.
+    """
+    return _correlation(case, grid, units, (share,), subsets, fill, output)
+
+
+def _correlation(
+    case: Case,
+    grid: Grid,
+    units: UnitsChoice,
+    shares: Sequence[float],
+    subsets: int,
+    fill: FillChoice,
+    output: Output,
+) -> Scores:
     side = grid or min(14, *case.batch.map_shape)
     features = make_units(case.batch, units or {"grid": {"side": side}})
     sizes = set_sizes(features, shares)  # [B, S]

@@ -1,0 +1,104 @@
+"""Incremental deletion: the least relevant units leave first, by one map or by a new one each step.
+
+The rows of the fixed order are those of `lerf` and `insertion`; of the updated order only the first
+step is, since what is removed at the later ones depends on the method.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from assay.absent import by_rank
+from assay.errors import NotApplicable
+from assay.features import UnitsChoice, make_units
+from assay.protocols.curves import Output, Steps, joined, ranked, removed_shares
+from assay.registry import protocol
+from assay.removal import FillChoice, make_removal
+from assay.types import Case, Response, Scores
+
+PAPER_SHARES = [k / 32 for k in range(32)]
+CHEAP = 2  # forward passes a sample that a method may take to be asked again at every step
+
+
+@protocol(
+    "incremental_deletion",
+    higher_is_better=True,
+    range=(0, 1),
+    uses="order",
+    sign_sensitive=True,
+    metric="mean_output",
+    family="curves",
+    cite="hesse2024",
+    title="Incremental deletion",
+)
+def incremental_deletion(
+    case: Case,
+    *,
+    steps: Steps | Literal["idsds"] = 20,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+    output: Output = "probability",
+    attribution: Literal["fixed", "updated"] = "fixed",
+    force: bool = False,
+) -> Scores:
+    """Mean probability of the target, mean_k p_k, while the least relevant units leave first.
+
+    There is no option for the other order, under which lower would be better: that is `deletion`
+    and `morf`. The default grid is that of all curves, 0, 5, ..., 100 %, so that the rows are
+    shared; `steps: idsds` is the paper's, k / 32 for k = 0 ... 31. Beside the paper: a share is
+    rounded to the nearest number of units, not down, and equal values leave in seeded random order.
+
+    `attribution: updated` explains the current, partly removed input anew at each step; units that
+    are gone stay gone. It is for methods of at most two forward passes a sample, unless
+    `force: true`.
+    """
+    shares = PAPER_SHARES if steps == "idsds" else removed_shares(steps)
+    if attribution == "updated":
+        answers = _updated(case, _method(case, force), units, shares, fill)
+    else:
+        answers = ranked(case, "least_relevant_first", units, shares, fill)
+    values = answers.output(output).double()
+    x = torch.tensor(shares, dtype=torch.float64)
+    return Scores(values.mean(1), {output: values}, x)
+
+
+def _method(case: Case, force: bool) -> Callable[[Tensor], Tensor]:
+    """The method to ask again, where there is one and it is cheap enough."""
+    if case.explain is None:
+        raise NotApplicable(
+            "Maps computed elsewhere cannot be updated on changed inputs. Name the method, give it "
+            "as a function, or use `attribution: fixed`."
+        )
+    passes = case.explain_passes
+    if not force and (passes is None or passes > CHEAP):
+        cost = "an unknown number of" if passes is None else str(passes)
+        raise NotApplicable(
+            f"An updated map at every step is for methods of at most {CHEAP} forward passes a "
+            f"sample; this one takes {cost}. Use `force: true`, or `attribution: fixed`."
+        )
+    return case.explain
+
+
+def _updated(
+    case: Case,
+    explain: Callable[[Tensor], Tensor],
+    units: UnitsChoice,
+    shares: Sequence[float],
+    fill: FillChoice,
+) -> Response:  # [B, K]
+    """The answers while each step's order comes from a map of what the step before left."""
+    features, removal = make_units(case.batch, units), make_removal(case.batch, fill)
+    everyone = torch.arange(len(case.batch), device=case.batch.inputs.device)
+    maps, gone = case.attribution, torch.zeros_like(features.valid)  # [B, P]
+    answers = []
+    for share, following in zip(shares, [*shares[1:], 1.0], strict=True):
+        # What is gone comes first in the order, so the sets are nested; the values name the rows.
+        values = features.sum(maps).masked_fill(gone, -torch.inf)
+        absent = by_rank(case.batch, features, values, [share], descending=False)
+        answers.append(case.respond(features, absent, fill))
+        if share > 0 and following < 1:  # all absent is all absent in any order
+            gone = absent.make(everyone, torch.zeros_like(everyone))
+            maps = explain(removal(features, gone, everyone))
+    return joined(answers)

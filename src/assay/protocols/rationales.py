@@ -1,0 +1,99 @@
+"""Rationales: are the most relevant units needed for the answer, and are they enough?
+
+`comprehensiveness` asks for most-relevant-first rows and `sufficiency` for least-relevant-first
+ones, so both share the rows of the curves wherever the shares agree.
+"""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.features import UnitsChoice
+from assay.protocols.curves import Order, Output, ranked
+from assay.registry import protocol
+from assay.removal import FillChoice
+from assay.types import Case, Scores
+
+Shares = Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(min_length=1)]
+ERASER: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
+
+
+@protocol(
+    "comprehensiveness",
+    higher_is_better=True,
+    range=(-1, 1),
+    uses="order",
+    sign_sensitive=True,
+    metric="mean_drop",
+    family="curves",
+    cite="deyoung2020",
+    title="Comprehensiveness",
+)
+def comprehensiveness(
+    case: Case,
+    *,
+    shares: Shares = ERASER,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+    output: Output = "probability",
+) -> Scores:
+    """Mean drop of the target's probability when the most relevant units leave.
+
+    mean_s p(x) - p(x without the top s) over `shares` of the units, the area over the perturbation
+    curve of ERASER. The paper divides the same sum by one more than the number of shares, counting
+    an empty rationale; a constant factor. Absent units are filled, not cut out. A share too small
+    for one unit removes nothing, alike for every map.
+    """
+    x = _rising(shares)
+    drops = _drops(case, "most_relevant_first", units, list(shares), fill, output)
+    return Scores(drops.mean(1), {"drop": drops}, x)
+
+
+@protocol(
+    "sufficiency",
+    higher_is_better=False,
+    range=(-1, 1),
+    uses="order",
+    sign_sensitive=True,
+    metric="mean_drop",
+    family="curves",
+    cite="deyoung2020",
+    title="Sufficiency",
+)
+def sufficiency(
+    case: Case,
+    *,
+    shares: Shares = ERASER,
+    fill: FillChoice = "zero",
+    units: UnitsChoice = "elements",
+    output: Output = "probability",
+) -> Scores:
+    """Mean drop of the target's probability when only the most relevant units stay.
+
+    mean_s p(x) - p(x with the top s only) over `shares` of the units; lower is better. The rest,
+    the least relevant 1 - s, is filled. Mean and small shares as in `comprehensiveness`.
+    """
+    x, leaving = _rising(shares), [1 - share for share in shares]
+    drops = _drops(case, "least_relevant_first", units, leaving, fill, output)
+    return Scores(drops.mean(1), {"drop": drops}, x)
+
+
+def _drops(
+    case: Case,
+    order: Order,
+    units: UnitsChoice,
+    leaving: list[float],
+    fill: FillChoice,
+    output: Output,
+) -> Tensor:  # [B, K]
+    answers = ranked(case, order, units, leaving, fill).output(output)
+    return case.clean.output(output).double() - answers.double()
+
+
+def _rising(shares: tuple[float, ...]) -> Tensor:
+    if list(shares) != sorted(set(shares)):
+        raise InputError(f"Expected `shares` to rise, got {list(shares)}.")
+    return torch.tensor(shares, dtype=torch.float64)
