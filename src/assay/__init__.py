@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from assay.report.overlay import overlay
     from assay.results import Results, load
     from assay.spec import Spec
-    from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores
+    from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores, Tokenize, Tokens
 
 __version__ = "0.1.0"
 
@@ -29,14 +29,36 @@ _PUBLIC = {
     **dict.fromkeys(("Results", "load"), "assay.results"),
     "overlay": "assay.report.overlay",
     "Spec": "assay.spec",
-    **dict.fromkeys(("Batch", "Case", "Dataset", "Model", "Preprocess", "Scores"), "assay.types"),
+    **dict.fromkeys(
+        ("Batch", "Case", "Dataset", "Model", "Preprocess", "Scores", "Tokenize", "Tokens"),
+        "assay.types",
+    ),
 }
 
 __all__ = [
-    "Batch", "Case", "Dataset", "InputError", "Model", "NotApplicable", "Preprocess",
-    "PrerequisiteError", "Results", "Scores", "Spec", "benchmark", "dry_run", "explain", "load",
-    "method", "model", "overlay", "protocol", "score",
-]  # fmt: skip
+    "Batch",
+    "Case",
+    "Dataset",
+    "InputError",
+    "Model",
+    "NotApplicable",
+    "Preprocess",
+    "PrerequisiteError",
+    "Results",
+    "Scores",
+    "Spec",
+    "Tokenize",
+    "Tokens",
+    "benchmark",
+    "dry_run",
+    "explain",
+    "load",
+    "method",
+    "model",
+    "overlay",
+    "protocol",
+    "score",
+]
 
 
 def __getattr__(name: str) -> Any:

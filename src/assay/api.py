@@ -176,8 +176,9 @@ def _spec(
     target: Target,
     limit: int | None,
 ) -> Spec:
-    dataset = as_dataset(data)
-    model = replace(as_model(net), modality=dataset.modality)
+    model = as_model(net)
+    dataset = as_dataset(data, tokens=model.tokens is not None)
+    model = replace(model, modality=dataset.modality)
     return make_suite(
         {
             "datasets": [dataset],
@@ -205,7 +206,8 @@ def _fits(choice: Choice, item: Any, dataset: Dataset) -> Choice:
                 f"Expected `{choice.label}` to hold a map for each of {len(dataset.ids)} samples, "
                 f"got {len(maps)}."
             )
-        reduce_map(maps[:1], dataset.batch(dataset.ids[:1]), choice.label)
+        if dataset.modality != "text":  # how long texts are is the model's to say
+            reduce_map(maps[:1], dataset.batch(dataset.ids[:1]), choice.label)
     return choice
 
 

@@ -136,10 +136,12 @@ def make_units(batch: Batch, choice: UnitsChoice) -> Features:
 
 @units("elements", title="Single entries")
 def elements(batch: Batch) -> Features:
-    """Every entry of a vector, every pixel of an image, is a unit."""
+    """Every entry of a vector, every pixel of an image, every token that is not special."""
     count = math.prod(batch.map_shape)
-    everywhere = torch.ones(len(batch), count, dtype=torch.bool, device=batch.inputs.device)
-    return Features("elements", batch.map_shape, count, everywhere)
+    valid = batch.removable
+    if valid is None:
+        valid = torch.ones(len(batch), count, dtype=torch.bool, device=batch.inputs.device)
+    return Features("elements", batch.map_shape, count, valid)
 
 
 @units("grid", title="Grid cells")

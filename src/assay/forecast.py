@@ -173,7 +173,8 @@ def _rehearse(
             continue
         for option, kind in method.plugin.nested().items():
             if kind == "fill" and method.options[option] is not None:
-                make_removal(engine.batch, method.options[option])
+                with contextlib.suppress(NotApplicable):
+                    make_removal(engine.batch, method.options[option])
         if not explained(shard, method) and method.formula_key != formula:
             formula = method.formula_key
             if method.plugin.intervenes is not None:

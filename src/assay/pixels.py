@@ -34,6 +34,7 @@ class Preprocess:
     size: int
     pixels: Pixels
     resize: int | None = None  # length of the shorter side before the crop; None = `size`
+    squash: bool = False  # both sides to `size`, whatever their ratio, instead of a crop
 
     def __call__(self, image: Image.Image) -> Tensor:  # [3, size, size]
         """The image as the network's input."""
@@ -50,6 +51,8 @@ class Preprocess:
         return (flat.reshape(self.size, self.size) > 127).float()
 
     def _crop(self, image: Image.Image, how: Image.Resampling) -> Image.Image:
+        if self.squash:
+            return image.resize((self.size, self.size), how)
         short = self.resize or self.size
         scale = short / min(image.size)
         width, height = (max(short, round(side * scale)) for side in image.size)

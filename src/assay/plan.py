@@ -17,7 +17,7 @@ from assay.models.factory import build_model
 from assay.models.hub import hub_model, is_hub_name
 from assay.models.wrap import model as as_model
 from assay.spec import Choice, Spec, choose
-from assay.types import Batch, Dataset, Model
+from assay.types import Batch, Dataset, Model, Prepare, Tokenize
 
 # Samples that one process explains and scores together. The first shards are small, so that few
 # samples already keep several workers busy; where they begin does not depend on how many follow.
@@ -47,6 +47,7 @@ class Plan:
     protocols: tuple[Choice, ...]
     live: tuple[str, ...] = field(default=())  # what exists in this process only
     _cells: dict[tuple[object, ...], str] = field(default_factory=dict, repr=False)
+    _lengths: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def shards(self) -> list[Shard]:
@@ -88,9 +89,10 @@ class Plan:
             unknown = torch.full((len(samples or shard.samples),), -1)
         batch = dataset.batch(
             samples or shard.samples,
-            model.prepare,
+            self._prepare(shard.dataset, shard.model),
             seed=shard.seed,
             pixels=model.pixels,
+            tokens=model.tokens,
             targets=unknown,
         )
         channels = len(model.pixels.mean) if model.pixels else 0
@@ -100,6 +102,17 @@ class Plan:
                 f"`{shard.model}` say, got {batch.inputs.shape[1]} from `{shard.dataset}`."
             )
         return _cast(batch, model)
+
+    def _prepare(self, dataset: str, model: str) -> Prepare | None:
+        """The model's own preprocessing; texts are padded to the longest of their dataset."""
+        prepare = self.models[model].prepare
+        if not isinstance(prepare, Tokenize):
+            return prepare
+        if (dataset, model) not in self._lengths:
+            texts = (self.datasets[dataset].fetch(i).input for i in self.datasets[dataset].ids)
+            sizes = [len(prepare.encode(text)) for text in texts if isinstance(text, str)]
+            self._lengths[dataset, model] = min(max(sizes, default=1), prepare.longest)
+        return replace(prepare, length=self._lengths[dataset, model])
 
     def missing(self, shard: Shard, choice: Choice) -> list[str]:
         """What a plug-in needs and neither dataset nor model has."""
@@ -118,7 +131,7 @@ class Plan:
             name: [
                 m.weights_hash,
                 m.checkpoint,
-                repr((m.prepare, m.pixels, m.cam_layer)),
+                repr((m.prepare, m.pixels, m.cam_layer, m.tokens)),
                 registry.code_identity(m.output) if callable(m.output) else m.output,
             ]
             for name, m in self.models.items()

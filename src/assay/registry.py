@@ -40,7 +40,11 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "fill": ("assay.removal.fills",),
     "units": ("assay.features", "assay.segments"),
     "dataset": ("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
-    "model": ("assay.models.efficientnet_lite", "assay.models.cifar_resnet"),
+    "model": (
+        "assay.models.efficientnet_lite",
+        "assay.models.cifar_resnet",
+        "assay.models.token_classifier",
+    ),
 }
 
 

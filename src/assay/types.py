@@ -1,26 +1,29 @@
 """The nouns: what flows from data and model through explanation and intervention to scores."""
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from assay.errors import InputError, PrerequisiteError
-from assay.hashing import hash_network
+from assay.network import Model as Model
 from assay.pixels import Pixels as Pixels
 from assay.pixels import Preprocess as Preprocess
+from assay.tokens import Tokenize as Tokenize
+from assay.tokens import Tokens as Tokens
+
+Prepare = Preprocess | Tokenize  # a model's own way from an image or a text to its input
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One item of a dataset: an image still to be prepared, or a tensor that is a model input."""
+    """One item of a dataset: an image or a text still to be prepared, or a model's input."""
 
-    input: Image.Image | Tensor
+    input: Image.Image | Tensor | str
     label: int | None = None
     truth: Image.Image | Tensor | None = None
     baseline: Tensor | None = None
@@ -31,7 +34,7 @@ class Batch:
     """Samples on their way through: `targets` is the class explained, `labels` the right one."""
 
     ids: tuple[str, ...]
-    inputs: Tensor  # [B, C, H, W] images, [B, D] vectors
+    inputs: Tensor  # [B, C, H, W] images, [B, D] vectors, [B, T] token ids
     targets: Tensor  # [B]
     labels: Tensor | None = None  # [B]
     truth: Tensor | None = None  # [B, *map_shape]
@@ -39,8 +42,9 @@ class Batch:
     groups: tuple[str, ...] | None = None  # what a bootstrap must resample together
     seed: int = 0
     pixels: Pixels | None = None
+    tokens: Tokens | None = None
     dataset: "Dataset | None" = field(default=None, repr=False, compare=False)
-    prepare: Preprocess | None = field(default=None, repr=False, compare=False)
+    prepare: Prepare | None = field(default=None, repr=False, compare=False)
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -52,6 +56,11 @@ class Batch:
         """The shape of one attribution map: the input without its channels."""
         shape = tuple(self.inputs.shape[1:])
         return shape[1:] if len(shape) > 1 else shape
+
+    @property
+    def removable(self) -> Tensor | None:  # [B, T]
+        """Which positions hold content; None where all do. Special tokens and padding do not."""
+        return None if self.tokens is None else ~self.tokens.special_at(self.inputs)
 
     def generator(self, sample: int, purpose: str) -> torch.Generator:
         """The only source of randomness: one per seed, sample id and purpose, on the CPU."""
@@ -87,6 +96,7 @@ class Batch:
             self.prepare,
             seed=self.seed,
             pixels=self.pixels,
+            tokens=self.tokens,
         ).to(self.inputs.device)
         inputs = others.inputs.to(self.inputs)
         return replace(
@@ -155,13 +165,14 @@ class Dataset:
     def batch(
         self,
         ids: Sequence[str],
-        prepare: Preprocess | None = None,
+        prepare: Prepare | None = None,
         *,
         seed: int = 0,
         pixels: Pixels | None = None,
+        tokens: Tokens | None = None,
         targets: Tensor | None = None,
     ) -> Batch:
-        """Read these samples; images go through `prepare`, and so do their truth masks."""
+        """Read these samples; images and texts go through `prepare`, and so do truth masks."""
         samples = [self.fetch(i) for i in ids]
         inputs = [self._input(i, s.input, prepare) for i, s in zip(ids, samples, strict=True)]
         for i, x in zip(ids, inputs, strict=True):
@@ -190,6 +201,7 @@ class Dataset:
             groups=tuple(self.groups.get(i, i) for i in ids),
             seed=seed,
             pixels=pixels,
+            tokens=tokens,
             dataset=self,
             prepare=prepare,
         )
@@ -203,10 +215,19 @@ class Dataset:
         fallback = others[0] if others else sample
         return next((i for i in others if self.groups.get(i, i) != mine), fallback)
 
-    def _input(self, sample: str, raw: Image.Image | Tensor, prepare: Preprocess | None) -> Tensor:
+    def _input(
+        self, sample: str, raw: Image.Image | Tensor | str, prepare: Prepare | None
+    ) -> Tensor:
         if isinstance(raw, Tensor):
             return raw
-        if prepare is None:
+        if isinstance(raw, str):
+            if not isinstance(prepare, Tokenize):
+                raise PrerequisiteError(
+                    f"Dataset `{self.name}` holds texts, but the model does not say how it reads "
+                    f"them. Use `hf:FOLDER`, or give `prepare=Tokenize(...)` to `assay.model`."
+                )
+            return prepare(raw, f"sample `{sample}` of `{self.name}`")
+        if not isinstance(prepare, Preprocess):
             raise PrerequisiteError(
                 f"Dataset `{self.name}` holds images, but the model does not say how it prepares "
                 f"them. Give `size`, `mean` and `std` (`--size 224 --mean ... --std ...`), "
@@ -215,123 +236,12 @@ class Dataset:
         return prepare(raw)
 
     @staticmethod
-    def _truth(raw: Image.Image | Tensor, prepare: Preprocess | None) -> Tensor:
+    def _truth(raw: Image.Image | Tensor, prepare: Prepare | None) -> Tensor:
         if isinstance(raw, Tensor):
             return raw
-        if prepare is None:
+        if not isinstance(prepare, Preprocess):
             raise PrerequisiteError("Truth masks that are images need the model's `prepare`.")
         return prepare.mask(raw)
-
-
-@dataclass
-class Model:
-    """A network that is explained, with what the tool must know about it."""
-
-    net: nn.Module = field(repr=False)
-    name: str = "model"
-    checkpoint: str = ""
-    modality: str = "image"
-    cam_layer: str | None = None
-    has: frozenset[str] = frozenset({"gradients", "classes"})
-    prepare: Preprocess | None = None
-    pixels: Pixels | None = None
-    classes: Sequence[str] | None = field(default=None, repr=False)
-    output: str | int | Callable[[Any], Tensor] | None = None
-    card: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    micro_batch: int = 32  # rows per call of the network, fixed for a run
-    channels_last: bool = False
-    # Seen at the first look at the network:
-    binary: bool = field(default=False, init=False)  # it gives one logit
-    outputs: int = field(default=0, init=False)  # how many classes it tells apart
-    spatial_layer: str | None = field(default=None, init=False)  # the last with a spatial output
-    prepared: Any = field(default=None, init=False, repr=False)  # the network as the engine runs it
-
-    @property
-    def weights_hash(self) -> str:
-        """The hash of all parameters, buffers and modules: a name is not a model."""
-        return hash_network(self.net)
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What a method may need of the model."""
-        spatial = self.cam_layer or any(isinstance(m, nn.Conv2d) for m in self.net.modules())
-        return self.has | ({"spatial"} if spatial else set())
-
-    @property
-    def device(self) -> torch.device:
-        """Where the network lives."""
-        return next((p.device for p in self.net.parameters()), torch.device("cpu"))
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The network's number type."""
-        return next((p.dtype for p in self.net.parameters()), torch.float32)
-
-    def logits(
-        self, inputs: Tensor, at: Tensor | None = None, net: nn.Module | None = None
-    ) -> Tensor:
-        """Class scores `[B, C]`; a single score z becomes the binary pair (-z, z)."""
-        raw = (net or self.net)(inputs if at is None else at)
-        scores = self._scores(raw)
-        if scores.ndim == 1:
-            scores = scores[:, None]
-        if scores.ndim != 2:
-            raise InputError(
-                f"Expected model `{self.name}` to give logits [batch, classes], got shape "
-                f"{tuple(scores.shape)}. Say where they are with `assay.model(..., output=...)`."
-            )
-        self.binary = scores.shape[1] == 1
-        return torch.cat([-scores, scores], 1) if self.binary else scores
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """Class scores, as `logits` gives them."""
-        return self.logits(inputs)
-
-    def log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities; under the binary pair (-z, z) they are log sigmoid(±z)."""
-        return torch.log_softmax(logits / 2 if self.binary else logits, -1)
-
-    def continuous(self, inputs: Tensor) -> Tensor:
-        """What gradients are taken at: the inputs themselves, detached."""
-        return inputs.detach()
-
-    def _scores(self, raw: Any) -> Tensor:
-        if callable(self.output):
-            raw = self.output(raw)
-        elif isinstance(self.output, int):
-            raw = raw[self.output]
-        elif isinstance(self.output, str):
-            raw = raw[self.output] if isinstance(raw, Mapping) else getattr(raw, self.output)
-        elif isinstance(raw, Mapping) and "logits" in raw:
-            raw = raw["logits"]
-        elif hasattr(raw, "logits"):
-            raw = raw.logits
-        if not isinstance(raw, Tensor):
-            raise InputError(
-                f"Expected model `{self.name}` to give logits, got {type(raw).__name__}. "
-                f"Say where they are with `assay.model(..., output=...)`."
-            )
-        return raw
-
-    @contextlib.contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Eval mode, frozen parameters and full precision inside; all as it was afterwards."""
-        backends: tuple[Any, ...] = (torch.backends.cudnn, torch.backends.cuda.matmul)
-        rounding = [b.allow_tf32 for b in backends]
-        modes = [(m, m.training) for m in self.net.modules()]
-        grads = [(p, p.requires_grad) for p in self.net.parameters()]
-        self.net.eval().requires_grad_(False)
-        for backend in backends:
-            backend.allow_tf32 = False
-        try:
-            yield
-        finally:
-            for backend, allowed in zip(backends, rounding, strict=True):
-                backend.allow_tf32 = allowed
-            for module, training in modes:
-                module.training = training
-            for parameter, required in grads:
-                parameter.requires_grad_(required)
 
 
 @dataclass(frozen=True)

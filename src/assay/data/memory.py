@@ -14,14 +14,16 @@ from assay.errors import InputError
 from assay.types import Dataset, Sample
 
 
-def as_dataset(data: Any, name: str = "data") -> Dataset:
+def as_dataset(data: Any, name: str = "data", *, tokens: bool = False) -> Dataset:
     """A dataset of what is at hand.
 
     Args:
         data: `(X, y)` or `(X, y, truth)`, tensors or arrays, with X the model's inputs `[N, ...]`,
             y the class numbers `[N]` or None, and truth one map per sample `[N, *map_shape]`; a
-            map-style torch dataset of such samples, which is read once in full; or a `Dataset`.
+            map-style torch dataset of such samples, which is read once in full; a list of texts
+            as X; or a `Dataset`.
         name: What the dataset is called in tables.
+        tokens: Whether whole numbers in X are token ids `[N, T]`.
 
     Raises:
         InputError: The data is none of these, empty, or not fit to be a model's input.
@@ -40,7 +42,9 @@ def as_dataset(data: Any, name: str = "data") -> Dataset:
             f"Expected `{name}` to be (X, y), (X, y, truth), a torch dataset or a "
             f"`assay.types.Dataset`, got {got}. Without labels, give (X, None)."
         )
-    inputs = _inputs(data[0], name)  # [N, ...]
+    if _texts(data[0]):
+        return text_dataset(list(data[0]), data[1], name)
+    inputs = _inputs(data[0], name, tokens)  # [N, ...]
     ids = row_ids(len(inputs))
     _check_finite(inputs, f"X of `{name}`", ids)
     labels = None if data[1] is None else _labels(data[1], len(inputs), name)
@@ -57,12 +61,37 @@ def as_dataset(data: Any, name: str = "data") -> Dataset:
     known = {"labels": labels, "truth": truth}
     return Dataset(
         name=name,
-        modality="image" if inputs.ndim == 4 else "vector",
+        modality="image" if inputs.ndim == 4 else "text" if tokens else "vector",
         ids=ids,
         fetch=fetch,
         fingerprint=_fingerprint(inputs, labels, truth),
         has=frozenset(what for what, value in known.items() if value is not None),
         labels={} if labels is None else dict(zip(ids, labels, strict=True)),
+    )
+
+
+def text_dataset(texts: list[str], labels: Any, name: str) -> Dataset:
+    """Texts with class numbers, or None."""
+    ids = row_ids(len(texts))
+    known = None if labels is None else _labels(labels, len(texts), name)
+    by_id = dict(zip(ids, texts, strict=True))
+    labelled = {} if known is None else dict(zip(ids, known, strict=True))
+    digest = hashlib.sha256("\0".join(texts).encode())
+    digest.update(str(known).encode())
+    return Dataset(
+        name=name,
+        modality="text",
+        ids=ids,
+        fetch=lambda sample: Sample(by_id[sample], labelled.get(sample)),
+        fingerprint=digest.hexdigest(),
+        has=frozenset() if known is None else frozenset({"labels"}),
+        labels=labelled,
+    )
+
+
+def _texts(given: Any) -> bool:
+    return (
+        isinstance(given, list | tuple) and bool(given) and all(isinstance(t, str) for t in given)
     )
 
 
@@ -123,9 +152,16 @@ def _shape(value: Tensor | None) -> str:
     return "none" if value is None else str(tuple(value.shape))
 
 
-def _inputs(given: Any, name: str) -> Tensor:
+def _inputs(given: Any, name: str, tokens: bool) -> Tensor:
     """A copy of X as floats: what is scored is what was hashed."""
     tensor = _tensor(given, f"X of `{name}`")
+    if tokens:
+        if tensor.is_floating_point() or tensor.ndim != 2:
+            raise InputError(
+                f"Expected X of `{name}` to be token ids [samples, tokens], whole numbers, got "
+                f"{tensor.dtype} of shape {tuple(tensor.shape)}. Pad to one length."
+            )
+        return tensor.long()
     if tensor.dtype == torch.uint8:
         raise InputError(
             f"Expected X of `{name}` to be model inputs, got uint8. Give floats, normalised as "

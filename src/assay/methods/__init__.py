@@ -88,6 +88,14 @@ def reduce_map(
             "square": lambda: raw.square().sum(1),
             "none": lambda: raw,
         }[reduce]()
+    elif tuple(raw.shape[:-1]) == shape and batch.tokens is not None:  # [B, T, D] embeddings
+        raw = {
+            "sum": lambda: raw.sum(-1),
+            "abs_sum": lambda: raw.sum(-1).abs(),
+            "sum_abs": lambda: raw.abs().sum(-1),
+            "square": lambda: raw.square().sum(-1),
+            "none": lambda: raw,
+        }[reduce]()
     elif tuple(raw.shape) == shape:
         elementwise = {"abs_sum": torch.abs, "sum_abs": torch.abs, "square": torch.square}
         raw = elementwise.get(reduce, torch.clone)(raw)
@@ -108,7 +116,7 @@ def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -
 
         def run(model: Model, batch: Batch, *, source_hash: str = "") -> Tensor:
             with torch.enable_grad():
-                return torch.as_tensor(source(model, batch)).to(batch.inputs)
+                return torch.as_tensor(source(model, batch)).to(batch.inputs.device, batch.dtype)
 
         plugin = Method(label, run, family="given", title=label)
         return Choice(label, plugin, {"source_hash": code_identity(source)}, dict(REDUCTION))
@@ -122,7 +130,7 @@ def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -
                 f"got {len(maps)}."
             )
         place = {sample: row for row, sample in enumerate(everyone)}
-        return maps[[place[i] for i in batch.ids]].to(batch.inputs)
+        return maps[[place[i] for i in batch.ids]].to(batch.inputs.device, batch.dtype)
 
     plugin = Method(label, look_up, family="given", title=label)
     return Choice(label, plugin, {MAPS_HASH: identity(maps)}, dict(REDUCTION))

@@ -1,6 +1,5 @@
 """Class activation maps: how much each place of the last spatial layer speaks for the class."""
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,19 +13,8 @@ from assay.interventions import micro_batches
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained, one_pass
 from assay.registry import method
+from assay.tokens import hooked
 from assay.types import Batch, Model
-
-Hook = Callable[[nn.Module, Any, Any], Any]
-
-
-@contextlib.contextmanager
-def hooked(module: nn.Module, hook: Hook) -> Iterator[None]:
-    """A forward hook that is gone afterwards, whatever happens."""
-    handle = module.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def find_layer(model: Model, layer: str | nn.Module | None) -> nn.Module:

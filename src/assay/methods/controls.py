@@ -40,7 +40,7 @@ def random(
 @method("constant", control="model_free", family="controls", title="Constant")
 def constant(model: Model, batch: Batch) -> Tensor:
     """The same value everywhere: a map that says nothing."""
-    return batch.inputs.new_ones(len(batch), *batch.map_shape)
+    return batch.inputs.new_ones(len(batch), *batch.map_shape, dtype=batch.dtype)
 
 
 @method("centre", control="model_free", needs=["image"], family="controls", title="Centre")
@@ -67,7 +67,7 @@ def oracle(model: Model, batch: Batch) -> Tensor:
     """The ground truth itself, where there is one: for a linear model w(x - baseline)."""
     if batch.truth is None:
         raise NotApplicable("There is no ground truth for these samples.")
-    return batch.truth.to(batch.inputs)
+    return batch.truth.to(batch.inputs.device, batch.dtype)
 
 
 def _passes_of(options: Mapping[str, Any]) -> Passes:

@@ -94,6 +94,13 @@ def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") ->
     )
 
 
+def _start(model: Model, batch: Batch, baseline: FillChoice, x: Tensor) -> Tensor:
+    """Where the way begins; zero is zero where the gradients are taken, so for words as well."""
+    if isinstance(baseline, str) and baseline == "zero":
+        return torch.zeros_like(x)
+    return model.continuous(all_absent(batch, baseline))
+
+
 def _per_step(options: Mapping[str, Any]) -> Passes:
     return Passes(forward=options["steps"], backward=options["steps"])
 
@@ -120,7 +127,7 @@ def integrated_gradients(
     The integral is taken by Gauss-Legendre quadrature with `steps` nodes.
     """
     x = points(model, batch)
-    start = model.continuous(all_absent(batch, baseline))
+    start = _start(model, batch, baseline, x)
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     alpha = torch.as_tensor((nodes + 1) / 2).to(x)
     weight = torch.as_tensor(weights / 2).to(x)

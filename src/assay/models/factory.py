@@ -11,7 +11,7 @@ from assay.models.weights import load_weights
 from assay.models.wrap import model
 from assay.pixels import Pixels, Preprocess
 from assay.registry import ModelFactory
-from assay.types import Model
+from assay.types import Model, Prepare
 
 # What can be said of any network beside its factory's own options.
 DESCRIPTION = (
@@ -48,7 +48,7 @@ def build_model(plugin: ModelFactory, options: Mapping[str, Any], name: str) -> 
 
 
 def describe(
-    net: nn.Module, options: Mapping[str, Any], name: str, prepare: Preprocess | None = None
+    net: nn.Module, options: Mapping[str, Any], name: str, prepare: Prepare | None = None
 ) -> Model:
     """A network with its weights and all that was said of it; `prepare` where nothing was."""
     if options.get("weights"):

@@ -1,63 +1,41 @@
-"""Networks of other libraries by name: `timm:resnet18`, `torchvision:resnet18`."""
+"""Networks of other libraries: `timm:resnet18`, `torchvision:resnet18`, `hf:FOLDER`."""
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import nn
 
 from assay.errors import PrerequisiteError, unknown
 from assay.models.factory import DESCRIPTION, describe
+from assay.models.huggingface import hugging_face
+from assay.models.shim import ensure_torchvision as ensure_torchvision
 from assay.pixels import Pixels, Preprocess
 from assay.types import Model
-
-_KEPT: list[Any] = []  # operator definitions live as long as this reference
 
 
 def is_hub_name(name: str) -> bool:
     """Whether a name stands for a network of another library."""
-    return name.partition(":")[0] in _LIBRARIES
+    return name.partition(":")[0] in (*_LIBRARIES, "hf")
 
 
 def hub_model(name: str, options: Mapping[str, Any], label: str) -> Model:
     """A network of another library, with that library's own preprocessing.
 
     Args:
-        name: `timm:NAME` or `torchvision:NAME`.
+        name: `timm:NAME`, `torchvision:NAME` or `hf:FOLDER`.
         options: What can be said of any network (`weights`, `classes`, ...), and `pretrained`,
             which fetches the library's weights.
         label: What the model is called in tables.
     """
     library, _, wanted = name.partition(":")
+    if library == "hf":
+        return hugging_face(wanted, options, label)
     for option in options:
         if option not in (*DESCRIPTION, "pretrained"):
             raise unknown(f"option of model `{name}`:", option, [*DESCRIPTION, "pretrained"])
     ensure_torchvision()
     net, prepare = _LIBRARIES[library](wanted, bool(options.get("pretrained", False)))
     return describe(net, options, label, prepare)
-
-
-def ensure_torchvision() -> None:
-    """Import torchvision beside a torch build it was not made for.
-
-    Its compiled operators are then missing; declaring the two that it looks for at import is
-    enough for everything but non-maximum suppression.
-    """
-    try:
-        import torchvision
-    except ModuleNotFoundError:
-        raise PrerequisiteError(
-            'These networks need torchvision and timm: pip install "assay[vision]".'
-        ) from None
-    except RuntimeError:
-        for module in [m for m in sys.modules if m.partition(".")[0] == "torchvision"]:
-            del sys.modules[module]
-        library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _KEPT.append(library)
-        import torchvision  # noqa: F401
 
 
 def _timm(name: str, pretrained: bool) -> tuple[nn.Module, Preprocess]:

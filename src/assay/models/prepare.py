@@ -47,7 +47,7 @@ def prepare_network(model: Model, example: Tensor) -> Prepared:
         plain = model.logits(example)
     model.spatial_layer, model.outputs = spatial[-1] if spatial else None, plain.shape[1]
     prepared = Prepared(model.net, ())
-    if not hooked:
+    if not hooked and example.is_floating_point():
         prepared = _improve(model, prepared, "batch-norm folded", _fuse, example, plain)
     if not hooked and example.ndim == 4:
         last = channels_last(example)

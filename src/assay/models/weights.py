@@ -27,12 +27,7 @@ def load_weights(
         PrerequisiteError: There is no such file.
         InputError: The file cannot be read, or its tensors do not fit the network.
     """
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise PrerequisiteError(
-            f"Expected weights at `{path}`, found no such file. Check the path or fetch the file."
-        )
-    given = _state(_read(path), path, net)
+    given = _unprefixed(read_weights(path), net)
     if rename:
         given = {rename(key): tensor for key, tensor in given.items()}
     expected = net.state_dict()
@@ -46,6 +41,16 @@ def load_weights(
             f"Give the weights of this architecture."
         )
     net.load_state_dict(given)
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a file by name, out of the wrappings training scripts put around them."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise PrerequisiteError(
+            f"Expected weights at `{path}`, found no such file. Check the path or fetch the file."
+        )
+    return _state(_read(path), path)
 
 
 def _read(path: Path) -> Any:
@@ -67,8 +72,7 @@ def _read(path: Path) -> Any:
         ) from error
 
 
-def _state(loaded: Any, path: Path, net: nn.Module) -> dict[str, Tensor]:
-    """The state dict, out of the wrappings training scripts put around it."""
+def _state(loaded: Any, path: Path) -> dict[str, Tensor]:
     for wrapping in ("state_dict", "model_state_dict", "model"):
         if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapping), Mapping):
             loaded = loaded[wrapping]
@@ -83,7 +87,11 @@ def _state(loaded: Any, path: Path, net: nn.Module) -> dict[str, Tensor]:
                 f"Expected `{path}` to hold tensors by name, got {type(tensor).__name__} at "
                 f"`{key}`. Save `net.state_dict()`."
             )
-    named = dict(loaded)
+    return dict(loaded)
+
+
+def _unprefixed(named: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
+    """The tensors without the prefixes that wrappers put before all of their names."""
     for prefix in ("module.", "model."):  # of wrappers that training scripts use
         own = all(key.startswith(prefix) for key in net.state_dict())
         if not own and all(key.startswith(prefix) for key in named):

@@ -4,12 +4,13 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
 from assay.errors import InputError
-from assay.types import Model, Pixels, Preprocess
+from assay.types import Model, Pixels, Prepare, Preprocess, Tokenize, Tokens
 
 
 def model(
@@ -21,7 +22,8 @@ def model(
     cam_layer: str | nn.Module | None = None,
     output: str | int | Callable[[Any], Tensor] | None = None,
     name: str | None = None,
-    prepare: Preprocess | None = None,
+    prepare: Prepare | None = None,
+    tokens: Tokens | None = None,
 ) -> Model:
     """A network as assay takes it; a `Model` passes through.
 
@@ -33,14 +35,16 @@ def model(
         cam_layer: The layer CAM methods look at, or its name: the last with a spatial map.
         output: Where the logits are in what the network returns: a key, a position, a function.
         name: What the model is called in tables; the network's class by default.
-        prepare: From an image file to the input; only needed for datasets of images.
+        prepare: From an image file or a text to the input: a `Preprocess` or a `Tokenize`. Not
+            needed where the data are inputs already.
+        tokens: What token ids mean to a network of texts; a `Tokenize` says it too.
 
     Raises:
         InputError: An argument is not what was expected.
     """
     given = {
         "mean": mean, "std": std, "classes": classes, "cam_layer": cam_layer,
-        "output": output, "name": name, "prepare": prepare,
+        "output": output, "name": name, "prepare": prepare, "tokens": tokens,
     }  # fmt: skip
     if isinstance(net, Model):
         extra = [option for option, value in given.items() if value is not None]
@@ -52,11 +56,16 @@ def model(
         return net
     if not isinstance(net, nn.Module):
         raise InputError(f"Expected a torch.nn.Module or a `Model`, {_got(net)}.")
-    if prepare is not None and not isinstance(prepare, Preprocess):
+    if prepare is not None and not isinstance(prepare, Preprocess | Tokenize):
         raise InputError(
-            f"Expected `prepare` to be a `Preprocess`, got {type(prepare).__name__}. "
-            f"Give tensors as data where the network prepares its images in another way."
+            f"Expected `prepare` to be a `Preprocess` or a `Tokenize`, got "
+            f"{type(prepare).__name__}. Give tensors as data where the network prepares its "
+            f"inputs in another way."
         )
+    if isinstance(prepare, Tokenize):
+        tokens = tokens or prepare.tokens
+    if tokens is not None:
+        tokens = _embedded(net, tokens)
     if not (output is None or callable(output) or isinstance(output, str | int)):
         raise InputError(
             f"Expected `output` to be a key, a position or a function, got {type(output).__name__}."
@@ -64,11 +73,27 @@ def model(
     return Model(
         net=net,
         name=name or type(net).__name__.lower(),
+        modality="image" if tokens is None else "text",
         cam_layer=None if cam_layer is None else layer_name(net, cam_layer),
         prepare=prepare,
-        pixels=_pixels(mean, std, prepare),
+        pixels=None if isinstance(prepare, Tokenize) else _pixels(mean, std, prepare),
+        tokens=tokens,
         classes=_classes(classes),
         output=output,
+    )
+
+
+def _embedded(net: nn.Module, tokens: Tokens) -> Tokens:
+    """The tokens with the layer that looks words up: the one named, or the network's first."""
+    if tokens.embedding:
+        layer_name(net, tokens.embedding, "embedding")
+        return tokens
+    for name, module in net.named_modules():
+        if isinstance(module, nn.Embedding):
+            return replace(tokens, embedding=name)
+    raise InputError(
+        f"Expected `{type(net).__name__}` to have an nn.Embedding that looks words up, found none. "
+        f"Name the layer with `Tokens(embedding=...)`. {_children(net)}"
     )
 
 

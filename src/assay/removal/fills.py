@@ -10,13 +10,33 @@ from torch.nn import functional
 
 from assay.errors import NotApplicable, PrerequisiteError
 from assay.registry import fill
-from assay.types import Batch, Pixels
+from assay.types import Batch, Pixels, Tokens
 
 
 @fill("zero", title="Zero after normalisation")
 def zero(batch: Batch) -> Tensor:
-    """Zero in the model's input space: for normalised images the mean colour."""
+    """Zero in the model's input space: for normalised images the mean colour.
+
+    Of tokens nothing is left: they become padding, as with `pad`.
+    """
+    if batch.tokens is not None:
+        return pad(batch)
     return batch.inputs.new_zeros([1] * batch.inputs.ndim)
+
+
+@fill("pad", title="Padding")
+def pad(batch: Batch) -> Tensor:
+    """The padding token: attention does not see it, the other tokens keep their positions."""
+    return batch.inputs.new_full([1, 1], _tokens(batch, "pad").pad)
+
+
+@fill("mask", title="Mask token")
+def mask(batch: Batch) -> Tensor:
+    """The tokenizer's mask token: something is there, but not what."""
+    token = _tokens(batch, "mask").mask
+    if token is None:
+        raise NotApplicable("The fill `mask` needs a tokenizer with a mask token; this has none.")
+    return batch.inputs.new_full([1, 1], token)
 
 
 @fill("black", title="Black")
@@ -34,6 +54,7 @@ def grey(batch: Batch) -> Tensor:
 @fill("mean", title="Dataset mean")
 def mean(batch: Batch, *, samples: Annotated[int, Field(ge=1)] = 64) -> Tensor:
     """The mean of each channel over fixed samples of the dataset (of each entry, for vectors)."""
+    _numbers(batch, "mean")
     reference = batch.reference(samples)  # [n, C, ...]
     spatial = list(range(2, reference.ndim))
     return reference.mean([0, *spatial], keepdim=True)
@@ -42,6 +63,7 @@ def mean(batch: Batch, *, samples: Annotated[int, Field(ge=1)] = 64) -> Tensor:
 @fill("uniform", title="Uniform noise")
 def uniform(batch: Batch, *, low: float = -1.0, high: float = 1.0) -> Tensor:
     """Uniform noise in the model's input space, one fixed field per sample."""
+    _numbers(batch, "uniform")
     return low + (high - low) * batch.draw("uniform fill", batch.inputs.shape[1:])
 
 
@@ -67,7 +89,19 @@ def gaussian(images: Tensor, sigma: float) -> Tensor:  # [B, C, H, W]
     return images
 
 
+def _tokens(batch: Batch, name: str) -> Tokens:
+    if batch.tokens is None:
+        raise NotApplicable(f"The fill `{name}` is for tokens; these inputs are none.")
+    return batch.tokens
+
+
+def _numbers(batch: Batch, name: str) -> None:
+    if batch.tokens is not None:
+        raise NotApplicable(f"The fill `{name}` is made of numbers; tokens take `pad` or `mask`.")
+
+
 def _pixels(batch: Batch, name: str) -> Pixels:
+    _numbers(batch, name)
     if batch.pixels is None:
         raise PrerequisiteError(
             f"The fill `{name}` is defined in pixels, but it is not known how this model's inputs "

@@ -1,0 +1,190 @@
+"""Sequence and image classifiers that `transformers` saved in a folder: `hf:FOLDER`."""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from assay.errors import InputError, PrerequisiteError, unknown
+from assay.models.factory import DESCRIPTION, describe
+from assay.models.shim import ensure_torchvision
+from assay.pixels import Pixels, Preprocess
+from assay.tokens import Tokenize, Tokens
+from assay.types import Model
+
+KINDS = {"SequenceClassification": "text", "ImageClassification": "image"}
+LONGEST = 512  # tokens, where neither model nor tokenizer says less
+
+
+def hugging_face(folder: str, options: Mapping[str, Any], label: str) -> Model:
+    """A classifier with its tokenizer or image preprocessing, as `save_pretrained` left them.
+
+    Args:
+        folder: What `save_pretrained` wrote, or the name of a model on the hub.
+        options: What can be said of any network, and `length`, the most tokens of a text.
+        label: What the model is called in tables.
+
+    Raises:
+        PrerequisiteError: `transformers` or the folder is missing.
+        InputError: It is no such classifier, its head is untrained, or the tokenizer is another's.
+    """
+    for option in options:
+        if option not in (*DESCRIPTION, "length"):
+            raise unknown(f"option of model `hf:{folder}`:", option, [*DESCRIPTION, "length"])
+    transformers = _transformers()
+    config = _load(transformers.AutoConfig, folder)
+    named = list(config.architectures or [])
+    kind = next((k for end, k in KINDS.items() for name in named if name.endswith(end)), None)
+    if kind is None:
+        raise InputError(
+            f"Expected a sequence or image classifier in `{folder}`, got "
+            f"{', '.join(named) or 'no architecture'}. Fine-tune it as a classifier and save that."
+        )
+    auto = {
+        "text": transformers.AutoModelForSequenceClassification,
+        "image": transformers.AutoModelForImageClassification,
+    }[kind]
+    net, loaded = _load(auto, folder, dtype=torch.float32, output_loading_info=True)
+    if loaded["missing_keys"] and not options.get("weights"):
+        raise InputError(
+            f"Expected all weights in `{folder}`, but `{sorted(loaded['missing_keys'])[0]}` is not "
+            f"there and would be random. Save the fine-tuned classifier, not its encoder."
+        )
+    names = [str(config.id2label[i]) for i in range(config.num_labels)]
+    told = {"classes": None if names[0] == "LABEL_0" else names, **options}
+    if kind == "image":
+        return describe(net.eval(), told, label, _pictures(Path(folder)))
+    tokenizer = _load(transformers.AutoTokenizer, folder)
+    return describe(net.eval(), told, label, _texts(net, tokenizer, folder, options.get("length")))
+
+
+def _transformers() -> Any:
+    if find_spec("transformers") is None:
+        raise PrerequisiteError('`hf:` needs transformers: pip install "assay[text]".')
+    if find_spec("torchvision") is not None:  # transformers imports it where it is installed
+        ensure_torchvision()
+    transformers: Any = import_module("transformers")
+    transformers.utils.logging.set_verbosity_error()  # what matters is said by the errors here
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
+
+
+def _load(auto: Any, folder: str, **options: Any) -> Any:
+    path = Path(folder).expanduser()
+    looks_local = folder.startswith((".", "/", "~")) or path.exists()
+    if looks_local and not path.is_dir():
+        raise PrerequisiteError(f"There is no folder `{folder}`.")
+    try:
+        return auto.from_pretrained(str(path) if looks_local else folder, **options)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"Expected what `save_pretrained` writes in `{folder}`, but {auto.__name__} cannot "
+            f"read it ({reason})."
+        ) from error
+
+
+# --- images --------------------------------------------------------------------------------------
+
+
+def _pictures(folder: Path) -> Preprocess | None:
+    """The preprocessing of an image classifier, where its folder says it."""
+    file = folder.expanduser() / "preprocessor_config.json"
+    if not file.is_file():
+        return None
+    said = json.loads(file.read_text())
+    size = _side(said.get("size", 224))
+    crop = _side(said.get("crop_size", size)) if said.get("do_center_crop") else size
+    pixels = Pixels(
+        tuple(said.get("image_mean", (0.5,) * 3)), tuple(said.get("image_std", (0.5,) * 3))
+    )
+    ratio_kept = said.get("do_center_crop") or "shortest_edge" in _fields(said.get("size"))
+    return Preprocess(crop, pixels, resize=size, squash=not ratio_kept)
+
+
+def _side(said: Any) -> int:
+    fields = _fields(said)
+    return int(fields.get("shortest_edge") or fields.get("height") or 224)
+
+
+def _fields(said: Any) -> Mapping[str, Any]:
+    return said if isinstance(said, Mapping) else {"height": said}
+
+
+# --- texts ---------------------------------------------------------------------------------------
+
+
+def _texts(net: nn.Module, tokenizer: Any, folder: str, length: int | None) -> Tokenize:
+    embedding: nn.Embedding = net.get_input_embeddings()  # type: ignore[operator]
+    _check_pair(net, tokenizer, embedding.num_embeddings, folder)
+    content = {tokenizer.unk_token_id, tokenizer.mask_token_id}
+    tokens = Tokens(
+        pad=tokenizer.pad_token_id,
+        mask=tokenizer.mask_token_id,
+        special=frozenset(tokenizer.all_special_ids) - content,
+        embedding=next(name for name, module in net.named_modules() if module is embedding),
+        named=True,
+    )
+    first = _first_position(net, tokenizer, tokens)
+    places = getattr(net.config, "max_position_embeddings", None) or LONGEST
+    longest = min(LONGEST, places - (first or 0), tokenizer.model_max_length, length or LONGEST)
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = tokenizer(text, truncation=True, max_length=longest)["input_ids"]
+        return ids
+
+    known = json.dumps(sorted(tokenizer.get_vocab().items())) + repr(tokenizer)
+    return Tokenize(
+        encode,
+        Tokens(**{**vars(tokens), "first_position": first}),
+        longest,
+        identity=hashlib.sha256(known.encode()).hexdigest()[:16],
+        decode=tokenizer.convert_ids_to_tokens,
+    )
+
+
+def _check_pair(net: nn.Module, tokenizer: Any, rows: int, folder: str) -> None:
+    """Refuse a tokenizer that cannot be this network's: it would speak another language."""
+    words = len(tokenizer)
+    padded = getattr(net.config, "pad_token_id", None)
+    if tokenizer.pad_token_id is None:
+        raise InputError(
+            f"Expected the tokenizer in `{folder}` to have a padding token, got none: absent words "
+            f"become padding. Set `tokenizer.pad_token` and save it."
+        )
+    if words > rows or words < 0.9 * rows:
+        raise InputError(
+            f"Expected the tokenizer in `{folder}` to belong to the network, which embeds {rows} "
+            f"tokens, got one of {words}. Save network and tokenizer of one model."
+        )
+    if padded is not None and padded != tokenizer.pad_token_id:
+        raise InputError(
+            f"Expected the tokenizer in `{folder}` to belong to the network, whose padding is "
+            f"token {padded}, got one that pads with {tokenizer.pad_token_id}."
+        )
+
+
+def _first_position(net: nn.Module, tokenizer: Any, tokens: Tokens) -> int | None:
+    """Where the network's own positions start, found by asking it; None where it takes none.
+
+    Some networks count positions over the tokens that are no padding: a removed word would shift
+    all that follow. Explicit positions prevent that.
+    """
+    if "position_ids" not in inspect.signature(net.forward).parameters:
+        return None
+    ids = torch.tensor([tokenizer("one two three")["input_ids"]])
+    net.eval()
+    with torch.no_grad():
+        plain = tokens.read(net, ids).logits
+        for first in (0, tokens.pad + 1):
+            placed = Tokens(**{**vars(tokens), "first_position": first}).read(net, ids).logits
+            if torch.allclose(placed, plain, atol=1e-5):
+                return first
+    return None

@@ -1,0 +1,132 @@
+"""A network that is explained, with what the tool must know about it."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.errors import InputError
+from assay.hashing import hash_network
+from assay.pixels import Pixels, Preprocess
+from assay.tokens import Tokenize, Tokens
+
+
+@dataclass
+class Model:
+    """A network that is explained, with what the tool must know about it."""
+
+    net: nn.Module = field(repr=False)
+    name: str = "model"
+    checkpoint: str = ""
+    modality: str = "image"
+    cam_layer: str | None = None
+    has: frozenset[str] = frozenset({"gradients", "classes"})
+    prepare: Preprocess | Tokenize | None = None
+    pixels: Pixels | None = None
+    tokens: Tokens | None = None
+    classes: Sequence[str] | None = field(default=None, repr=False)
+    output: str | int | Callable[[Any], Tensor] | None = None
+    card: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    micro_batch: int = 32  # rows per call of the network, fixed for a run
+    channels_last: bool = False
+    # Seen at the first look at the network:
+    binary: bool = field(default=False, init=False)  # it gives one logit
+    outputs: int = field(default=0, init=False)  # how many classes it tells apart
+    spatial_layer: str | None = field(default=None, init=False)  # the last with a spatial output
+    prepared: Any = field(default=None, init=False, repr=False)  # the network as the engine runs it
+
+    @property
+    def weights_hash(self) -> str:
+        """The hash of all parameters, buffers and modules: a name is not a model."""
+        return hash_network(self.net)
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What a method may need of the model."""
+        spatial = self.cam_layer or any(isinstance(m, nn.Conv2d) for m in self.net.modules())
+        return self.has | ({"spatial"} if spatial else set())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network lives."""
+        return next((p.device for p in self.net.parameters()), torch.device("cpu"))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The network's number type."""
+        return next((p.dtype for p in self.net.parameters()), torch.float32)
+
+    def logits(
+        self, inputs: Tensor, at: Tensor | None = None, net: nn.Module | None = None
+    ) -> Tensor:
+        """Class scores `[B, C]`; a single score z becomes the binary pair (-z, z)."""
+        network = net or self.net
+        if self.tokens is not None:
+            raw = self.tokens.read(network, inputs, at)
+        else:
+            raw = network(inputs if at is None else at)
+        scores = self._scores(raw)
+        if scores.ndim == 1:
+            scores = scores[:, None]
+        if scores.ndim != 2:
+            raise InputError(
+                f"Expected model `{self.name}` to give logits [batch, classes], got shape "
+                f"{tuple(scores.shape)}. Say where they are with `assay.model(..., output=...)`."
+            )
+        self.binary = scores.shape[1] == 1
+        return torch.cat([-scores, scores], 1) if self.binary else scores
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Class scores, as `logits` gives them."""
+        return self.logits(inputs)
+
+    def log_probs(self, logits: Tensor) -> Tensor:
+        """Log-probabilities; under the binary pair (-z, z) they are log sigmoid(±z)."""
+        return torch.log_softmax(logits / 2 if self.binary else logits, -1)
+
+    def continuous(self, inputs: Tensor) -> Tensor:
+        """What gradients are taken at: the inputs themselves, or the embeddings of tokens."""
+        if self.tokens is not None:
+            return self.tokens.embed(self.net, inputs)
+        return inputs.detach()
+
+    def _scores(self, raw: Any) -> Tensor:
+        if callable(self.output):
+            raw = self.output(raw)
+        elif isinstance(self.output, int):
+            raw = raw[self.output]
+        elif isinstance(self.output, str):
+            raw = raw[self.output] if isinstance(raw, Mapping) else getattr(raw, self.output)
+        elif isinstance(raw, Mapping) and "logits" in raw:
+            raw = raw["logits"]
+        elif hasattr(raw, "logits"):
+            raw = raw.logits
+        if not isinstance(raw, Tensor):
+            raise InputError(
+                f"Expected model `{self.name}` to give logits, got {type(raw).__name__}. "
+                f"Say where they are with `assay.model(..., output=...)`."
+            )
+        return raw
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Eval mode, frozen parameters and full precision inside; all as it was afterwards."""
+        backends: tuple[Any, ...] = (torch.backends.cudnn, torch.backends.cuda.matmul)
+        rounding = [b.allow_tf32 for b in backends]
+        modes = [(m, m.training) for m in self.net.modules()]
+        grads = [(p, p.requires_grad) for p in self.net.parameters()]
+        self.net.eval().requires_grad_(False)
+        for backend in backends:
+            backend.allow_tf32 = False
+        try:
+            yield
+        finally:
+            for backend, allowed in zip(backends, rounding, strict=True):
+                backend.allow_tf32 = allowed
+            for module, training in modes:
+                module.training = training
+            for parameter, required in grads:
+                parameter.requires_grad_(required)
