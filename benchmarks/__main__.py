@@ -42,9 +42,13 @@ PROTOCOLS: list[Any] = [
     {"insertion": {"steps": 10}},
     {"accuracy_morf": {"steps": 10}},
     {"accuracy_lerf": {"steps": 10}},
+    {"incremental_deletion": {"steps": 10}},
+    "comprehensiveness",
+    "sufficiency",
     "single_deletion",
     {"infidelity": {"sizes": (2 / 7,), "stride": 1 / 7}},
     {"sensitivity_n": {"subsets": 5, "shares": (0.1, 0.25, 0.5)}},
+    {"faithfulness_correlation": {"subsets": 15}},
 ]
 METHODS: list[Any] = [{"integrated_gradients": {"steps": 20}}]
 

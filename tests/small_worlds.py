@@ -1,7 +1,12 @@
 """Networks and images in miniature, with known or knowable answers."""
 
+from dataclasses import replace
+
 import torch
 from torch import nn
+
+from assay.features import Features, make_units
+from assay.types import Batch
 
 
 class SmallNet(nn.Module):
@@ -51,3 +56,15 @@ class LinearImages(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.einsum("bchw,kchw->bk", x, self.weight)
+
+
+def some_entries(batch: Batch) -> Features:
+    """Single entries as units, of which each sample has another number: `length_of` its id."""
+    units = make_units(batch, "elements")
+    lengths = torch.tensor([length_of(i, units.count) for i in batch.ids])
+    return replace(units, key="some entries", valid=torch.arange(units.count) < lengths[:, None])
+
+
+def length_of(sample: str, most: int) -> int:
+    """How many units a sample has: half of them to all."""
+    return most // 2 + sum(sample.encode()) % (most - most // 2 + 1)

@@ -14,7 +14,9 @@ def case(request):
     return request.getfixturevalue("linear" if request.param == "vectors" else "linear_images")
 
 
-@pytest.mark.parametrize("protocol", ["single_deletion", "sensitivity_n"])
+@pytest.mark.parametrize(
+    "protocol", ["single_deletion", "sensitivity_n", "faithfulness_correlation"]
+)
 def test_the_exact_map_correlates_perfectly(case, protocol):
     net, x, y, exact = case
     assert assay.score(net, x, y, exact, protocol).numpy() == pytest.approx(1.0, abs=1e-6)
@@ -121,11 +123,10 @@ def test_one_logit_means_binary():
         assert first == pytest.approx(torch.sigmoid(sign * z).numpy(), abs=1e-6)
 
 
-CONSTANT = {"single_deletion": 0.0, "sensitivity_n": 0.0}
-
-
 @pytest.mark.parametrize("value", [0.0, 1 / 3, -5.0])
-@pytest.mark.parametrize("protocol", CONSTANT)
+@pytest.mark.parametrize(
+    "protocol", ["single_deletion", "sensitivity_n", "faithfulness_correlation"]
+)
 def test_a_constant_map_correlates_with_nothing_and_is_kept(case, protocol, value):
     net, x, y, exact = case
     maps = torch.full_like(exact, value)

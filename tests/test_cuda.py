@@ -17,6 +17,8 @@ PROTOCOLS = [
     {"abpc": {"steps": 8, "fill": "mean"}}, {"abpc": {"steps": 8, "variant": "m4"}},
     {"insertion": {"steps": 8, "fill": {"blur": {"sigma": 2}}}}, "accuracy_morf", "single_deletion",
     {"sensitivity_n": {"subsets": 8, "fill": "uniform"}}, {"infidelity": {"stride": 0.125}},
+    {"incremental_deletion": {"steps": 8, "attribution": "updated"}}, "sufficiency",
+    {"faithfulness_correlation": {"subsets": 8}}, {"infidelity": {"variant": "captum"}},
 ]  # fmt: skip
 
 

@@ -190,14 +190,26 @@ class TestForecast:
             "random",
             {"shuffled": {"of": "gradcam"}},
         ]
+        updated = {"steps": 5, "attribution": "updated"}
+        protocols = [
+            *PROTOCOLS,
+            {"incremental_deletion": updated},
+            {"incremental_deletion": {**updated, "output": "logit"}},  # the same rows, explained
+            {"incremental_deletion": {**updated, "steps": (0, 0.4, 0.6, 1), "force": True}},
+            "comprehensiveness",
+            "faithfulness_correlation",
+        ]
         expected = assay.dry_run(
-            counted.net, data, methods, PROTOCOLS, micro_batch=micro_batch, time_it=False
+            counted.net, data, methods, protocols, micro_batch=micro_batch, time_it=False
         )
         assert counted.take() == 0
-        assay.benchmark(counted.net, data, methods, PROTOCOLS, micro_batch=micro_batch, **QUIET)
+        run = assay.benchmark(
+            counted.net, data, methods, protocols, micro_batch=micro_batch, **QUIET
+        )
         assert counted.calls == expected.calls
         if micro_batch in (1, 6):  # nothing is padded
             assert counted.take() == expected.forwards
+        assert run.manifest["forwards"] == expected.forwards - 2  # the look
 
     def test_what_is_finished_costs_nothing(self, tmp_path):
         counted, data = CountingNet(), make_images(6)

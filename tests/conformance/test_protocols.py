@@ -13,20 +13,35 @@ from small_worlds import LinearImages, make_images, make_net
 # Options beside the defaults that change what a protocol computes; all kept cheap.
 LOGIT = {"steps": 8, "output": "logit"}
 COARSE = {"steps": (0, 0.3, 1), "output": "log_odds", "units": {"grid": {"side": 4}}}
+RATIONALE = {"shares": (0.2, 0.6), "units": {"grid": {"side": 4}}}
 FEW = {"stride": 0.25, "subsets": 20}
+M4, CAPTUM, FITTED = {"variant": "m4"}, {"variant": "captum"}, {"normalize": True}
 CHEAP = {
     **{name: [LOGIT, {**LOGIT, "variant": "m4"}] for name in ("morf", "lerf", "abpc")},
     **{name: [LOGIT, COARSE] for name in ("deletion", "insertion")},
     "accuracy_morf": [{"steps": 8}],
     "accuracy_lerf": [{"steps": 8}],
+    "incremental_deletion": [LOGIT, COARSE, {"steps": "idsds"}],
+    "comprehensiveness": [{}, {**RATIONALE, "output": "logit"}],
+    "sufficiency": [{}, {**RATIONALE, "output": "log_odds"}],
     "single_deletion": [{"grid": 4}],
-    "infidelity": [FEW, {**FEW, "variant": "m4"}],
+    "infidelity": [FEW, *({**FEW, **other} for other in (M4, CAPTUM, {**CAPTUM, **FITTED}))],
+    "faithfulness_correlation": [{"subsets": 40}, {"subsets": 40, "grid": 4, "share": 0.5}],
     "sensitivity_n": [{"subsets": 20, "grid": 4}],
 }
 ITEMS = [
     (name, options) for name in registry.names("protocol") for options in CHEAP.get(name, [{}])
 ]
-SIGN_BLIND = ("m4",)  # variants that forgive flipped signs
+
+
+def forgives_signs(options) -> bool:
+    """Variants of infidelity whose fitted scale may be negative."""
+    return options.get("variant") == "m4" or options.get("normalize", False)
+
+
+def takes_maps_at_their_word(options) -> bool:
+    """Captum's infidelity fits no scale unless told so."""
+    return options.get("variant") == "captum" and not options.get("normalize")
 
 
 def images():
@@ -67,7 +82,7 @@ def test_the_oracle_beats_noise(world, name, options):
 def test_signs_matter_where_the_protocol_says_so(world, name, options):
     truth = world[3]
     right, flipped = mean(world, truth, name, options), mean(world, -truth, name, options)
-    blind = name == "infidelity" and options.get("variant") in SIGN_BLIND
+    blind = name == "infidelity" and forgives_signs(options)
     if registry.get("protocol", name).sign_sensitive and not blind:
         assert right > flipped
     else:
@@ -126,6 +141,9 @@ def test_a_positive_scale_of_the_map_changes_nothing(world, name, options, scale
     net, x, y, truth = world
     first = assay.score(net, x, y, truth, name, **options)
     scaled = assay.score(net, x, y, truth * scale, name, **options)
+    if takes_maps_at_their_word(options):
+        assert (scaled > first + 1e-3).all()
+        return
     assert scaled.numpy() == pytest.approx(first.numpy(), abs=1e-6)
 
 
@@ -155,7 +173,9 @@ def test_every_protocol_describes_itself(name):
 
 
 @pytest.mark.parametrize("fill", registry.names("fill"))
-@pytest.mark.parametrize("protocol", ["deletion", "single_deletion", "infidelity", "sensitivity_n"])
+@pytest.mark.parametrize(
+    "protocol", ["deletion", "sufficiency", "single_deletion", "infidelity", "sensitivity_n"]
+)
 def test_every_fill_serves_every_protocol(fill, protocol):
     model = assay.model(make_net(), mean=[0.5] * 3, std=[0.2] * 3)
     x, y = make_images(4)

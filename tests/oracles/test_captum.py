@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 import assay
-from assay.absent import each
+from assay.absent import each, random_subsets
 from assay.data.memory import as_dataset
 from assay.features import make_units
 from small_worlds import make_images, make_net
@@ -59,26 +60,76 @@ def test_gradcam(layer):
         assert relative(assay.explain(net, x, y, "gradcam"), theirs) < 1e-4  # found by itself
 
 
-def test_infidelity_under_the_same_windows():
-    """Captum's normalised infidelity fits a free scale, as the variant m4 does."""
-    net, (x, y) = make_net(), make_images(5)
-    maps = torch.randn(5, 16, 16, generator=torch.Generator().manual_seed(2))
+SIZES = {"sizes": (0.25, 0.5), "stride": 0.25}
+
+
+def windows_of(x, y):
+    """Our windows as masks, each sample's the same: `[B, P, C, H, W]`."""
     dataset = as_dataset((x, y))
-    windows = make_units(
-        dataset.batch(dataset.ids), {"windows": {"sizes": (0.25, 0.5), "stride": 0.25}}
-    )
+    windows = make_units(dataset.batch(dataset.ids), {"windows": SIZES})
     rows = torch.arange(windows.count)
-    gone = windows.spread(each(windows).make(rows * 0, rows), rows * 0).float()  # [P, H, W]
-    turn = iter(range(windows.count))
+    gone = windows.spread(each(windows).make(rows * 0, rows), rows * 0)  # [P, H, W]
+    return gone[None, :, None].expand(len(x), -1, *x.shape[1:])
 
-    def perturb(inputs):
-        mask = gone[next(turn)][None, None].expand_as(inputs)
-        return mask, inputs * (1 - mask)
 
-    channels = maps[:, None].expand_as(x) / 3  # captum sums over channels, our map is their sum
-    theirs = captum_metrics.infidelity(
-        net, perturb, x, channels, target=y, n_perturb_samples=windows.count,
-        max_examples_per_batch=5, normalize=True,
-    )  # fmt: skip
-    ours = assay.score(net, x, y, maps, "infidelity", sizes=(0.25, 0.5), stride=0.25, variant="m4")
-    assert ours.numpy() == pytest.approx(theirs.detach().numpy(), rel=1e-5)
+def subsets_of(x, y, subsets):
+    """Our random sets on vectors, each sample's its own: `[B, K, D]`."""
+    dataset = as_dataset((x, y))
+    batch = dataset.batch(dataset.ids)
+    units = make_units(batch, "elements")
+    sets = random_subsets(batch, units, [round(s * x.shape[1]) for s in SIZES["sizes"]], subsets)
+    rows = torch.arange(len(sets.rows))
+    return torch.stack([sets.make(torch.full_like(rows, b), rows) for b in range(len(x))])
+
+
+def captum_infidelity(net, x, y, maps, gone, *, local=False, **options):
+    """Captum's metric with our sets replayed in turn."""
+    turn = iter(range(gone.shape[1]))
+
+    def remove(inputs):
+        return torch.where(gone[:, next(turn)], 0.0, inputs)
+
+    decorate = captum_metrics.infidelity_perturb_func_decorator(multiply_by_inputs=not local)
+    perturb = decorate(remove)
+    return captum_metrics.infidelity(
+        net, perturb, x, maps, target=y, n_perturb_samples=gone.shape[1],
+        max_examples_per_batch=len(x), **options,
+    ).detach()  # fmt: skip
+
+
+FORMS = [
+    ({"variant": "m4"}, {"normalize": True}),
+    ({"variant": "captum", "normalize": True}, {"normalize": True}),
+    ({"variant": "captum"}, {"normalize": False}),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), FORMS, ids=str)
+def test_infidelity_of_maps_with_the_input_in_them_on_images(ours, theirs):
+    """Captum sums over channels; our map is that sum."""
+    net, (x, y) = make_net(), make_images(5)
+    channels = torch.randn(5, 3, 16, 16, generator=torch.Generator().manual_seed(2)) / 10
+    expected = captum_infidelity(net, x, y, channels, windows_of(x, y), **theirs)
+    found = assay.score(net, x, y, channels.sum(1), "infidelity", **SIZES, **ours)
+    assert found.numpy() == pytest.approx(expected.numpy(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), FORMS, ids=str)
+def test_infidelity_of_maps_with_the_input_in_them_on_vectors(ours, theirs):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(12, 9), nn.Tanh(), nn.Linear(9, 3))
+    x, y, maps = torch.randn(6, 12), torch.arange(6) % 3, torch.randn(6, 12)
+    expected = captum_infidelity(net, x, y, maps, subsets_of(x, y, 20), **theirs)
+    options = {"sizes": SIZES["sizes"], "subsets": 20, **ours}
+    found = assay.score(net, x, y, maps, "infidelity", **options)
+    assert found.numpy() == pytest.approx(expected.numpy(), rel=1e-5)
+
+
+def test_infidelity_of_a_gradient_is_ours_of_the_input_times_it():
+    """Captum's form for local maps weighs them by the input's change, here x itself."""
+    net, (x, y) = make_net(), make_images(5)
+    local = captum_attr.Saliency(net).attribute(x, target=y, abs=False)
+    expected = captum_infidelity(net, x, y, local, windows_of(x, y), local=True)
+    maps = assay.explain(net, x, y, "input_x_gradient")
+    found = assay.score(net, x, y, maps, "infidelity", variant="captum", **SIZES)
+    assert found.numpy() == pytest.approx(expected.numpy(), rel=1e-5)

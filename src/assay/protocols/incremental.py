@@ -5,6 +5,7 @@ step is, since what is removed at the later ones depends on the method.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -92,13 +93,16 @@ def _updated(
     features, removal = make_units(case.batch, units), make_removal(case.batch, fill)
     everyone = torch.arange(len(case.batch), device=case.batch.inputs.device)
     maps, gone = case.attribution, torch.zeros_like(features.valid)  # [B, P]
-    answers = []
+    answers, past = [], ""
     for share, following in zip(shares, [*shares[1:], 1.0], strict=True):
-        # What is gone comes first in the order, so the sets are nested; the values name the rows.
+        # What is gone comes first in the order, so the sets are nested.
         values = features.sum(maps).masked_fill(gone, -torch.inf)
         absent = by_rank(case.batch, features, values, [share], descending=False)
+        # The past stands in a row's name, so that a rehearsal, with maps made up, counts it right.
+        absent = replace(absent, family=f"{absent.family}{past}")
         answers.append(case.respond(features, absent, fill))
         if share > 0 and following < 1:  # all absent is all absent in any order
+            past = f"{past} after {share}"
             gone = absent.make(everyone, torch.zeros_like(everyone))
             maps = explain(removal(features, gone, everyone))
     return joined(answers)
