@@ -1,4 +1,4 @@
-"""What the page shows of a shard beside its scores: accuracy, and small pictures of the samples."""
+"""What the page shows of a shard beside its scores: accuracy, small pictures or words."""
 
 import re
 from typing import Any
@@ -8,18 +8,19 @@ from PIL import Image
 from assay.interventions import Engine
 from assay.plan import Plan, Shard
 from assay.store import Store
+from assay.types import Tokenize
 
 PREVIEWS = 24  # photographs per dataset that are kept for the page
 
 
 def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[str, Any]:
-    """How often the model is right, and the shard's first samples as pictures."""
+    """How often the model is right, and some of the shard's samples to look at."""
     batch, clean = engine.batch, engine.clean
     right = None if batch.labels is None else int((clean.predicted[:, 0] == batch.labels).sum())
     everyone = plan.samples(shard.dataset)
     wanted = set(everyone[:: max(1, len(everyone) // PREVIEWS)])
     chosen = [b for b, sample in enumerate(batch.ids) if sample in wanted]
-    pictures = batch.inputs.ndim == 4
+    shown = batch.inputs.ndim == 4 or batch.tokens is not None
     return {
         "dataset": shard.dataset,
         "model": shard.model,
@@ -27,15 +28,12 @@ def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[st
         "correct": right,
         "classes": engine.model.outputs,
         "micro_batch": engine.model.micro_batch,
-        "previews": [_preview(plan, shard, engine, store, b) for b in chosen] if pictures else [],
+        "previews": [_preview(plan, shard, engine, store, b) for b in chosen] if shown else [],
     }
 
 
 def _preview(plan: Plan, shard: Shard, engine: Engine, store: Store, b: int) -> dict[str, Any]:
     batch, clean = engine.batch, engine.clean
-    file = f"{_file_name(shard.dataset)}/{_file_name(batch.ids[b])}.jpg"
-    picture = _picture(engine, b)
-    store.write(store.path("previews", file), lambda p: picture.save(p, "JPEG", quality=88))
     label = None if batch.labels is None else int(batch.labels[b])
     predicted = int(clean.predicted[b, 0])
     return {
@@ -46,8 +44,33 @@ def _preview(plan: Plan, shard: Shard, engine: Engine, store: Store, b: int) -> 
         "predicted": predicted,
         "predicted_name": _class_name(plan, shard, predicted),
         "probability": float(clean.probability[b, 0]),
-        "image": file,
+        **(
+            {"words": _words(engine, b)}
+            if batch.tokens
+            else {"image": _saved(shard, engine, store, b)}
+        ),
     }
+
+
+def _words(engine: Engine, b: int) -> list[str]:
+    """The tokens as they read, without the padding behind them."""
+    batch = engine.batch
+    ids = batch.inputs[b].cpu()
+    length = int((ids != batch.tokens.pad).nonzero().max()) + 1 if batch.tokens else len(ids)
+    ids = ids[:length]
+    return (
+        batch.prepare.words(ids)
+        if isinstance(batch.prepare, Tokenize)
+        else [*map(str, ids.tolist())]
+    )
+
+
+def _saved(shard: Shard, engine: Engine, store: Store, b: int) -> str:
+    """Where the sample's picture was put."""
+    file = f"{_file_name(shard.dataset)}/{_file_name(engine.batch.ids[b])}.jpg"
+    picture = _picture(engine, b)
+    store.write(store.path("previews", file), lambda p: picture.save(p, "JPEG", quality=88))
+    return file
 
 
 def _picture(engine: Engine, b: int) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Photos beside the signed maps of every method, as small images inside the page."""
+"""Photos beside the signed maps of every method, as small images; texts with coloured words."""
 
 import base64
 import io
@@ -18,6 +18,7 @@ Tips = Callable[[Sequence[str]], Mapping[tuple[str, str], Mapping[str, float]]]
 
 SIDE = 112  # pixels of a map or photo on the page, at most
 PER_SECTION, IN_ALL, AT_LEAST = 12, 360, 4  # samples; maps on the whole page; samples
+WORDS = 80  # of a text on the page, at most
 LEVELS = 31  # shades on either side of zero
 MISSING = 2 * LEVELS + 1  # palette index of values that are not numbers
 _WARM = ((0.0, (247, 247, 247)), (0.3, (244, 165, 130)), (0.65, (214, 69, 65)), (1.0, (128, 0, 32)))
@@ -37,6 +38,7 @@ class Tile:
     uri: str
     title: str
     coarse: bool = False
+    colours: tuple[str, ...] = ()  # of a text's words
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Row:
     predicted: str
     probability: float | None
     tiles: tuple[Tile, ...]
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,17 @@ def colour_index(values: Array) -> Array:  # [H, W] uint8 into `palette()`
     """Shrink a map to the page and scale it by the 99.5th percentile of its absolute value."""
     values = np.asarray(values, dtype=np.float32)
     bad = ~np.isfinite(values)
-    small = _shrink(np.where(bad, 0, values))
-    holes = _shrink(bad.astype(np.float32)) > 0
+    return _levels(_shrink(np.where(bad, 0, values)), _shrink(bad.astype(np.float32)) > 0)
+
+
+def word_colours(values: Array) -> tuple[str, ...]:  # [T]
+    """The colour of each word, scaled as maps are."""
+    bad = ~np.isfinite(values)
+    colours = palette()[_levels(np.where(bad, 0, values), bad)]
+    return tuple("#" + bytes(colour).hex() for colour in colours)
+
+
+def _levels(small: Array, holes: Array) -> Array:
     size = np.abs(small[~holes])
     scale = float(np.percentile(size, 99.5)) if size.size else 0.0
     if scale == 0.0 and size.size:
@@ -137,7 +149,7 @@ def build(
         methods: The columns, in order; those without maps are left out.
 
     Returns:
-        None where there are no previews or no image-shaped maps.
+        None where there are no previews or no maps that can be shown.
     """
     previews = _previews(store, manifest, section)
     shards = [s for s in manifest["shards"] if _section(s) == section]
@@ -150,9 +162,14 @@ def build(
         return None
     scores = tips(chosen)
     rows = []
+
+    def words(sample: str) -> list[str]:
+        return list(previews[sample].get("words") or ())[:WORDS]
+
     for sample in chosen:
         tiles = tuple(
-            _tile(m, sample, maps[m].get(sample), scores.get((m, sample), {})) for m in columns
+            _tile(m, sample, maps[m].get(sample), scores.get((m, sample), {}), len(words(sample)))
+            for m in columns
         )
         rows.append(_row(store, sample, previews[sample], tiles))
     everyone = {i for s in first for i in s["samples"]}
@@ -178,23 +195,27 @@ def _previews(
 def _maps(
     store: Store, shards: Sequence[Mapping[str, Any]], method: str, chosen: Sequence[str]
 ) -> dict[str, Array]:
-    """The image-shaped maps of the chosen samples; only the shards that hold them are read."""
+    """The maps of the chosen samples; only the shards that hold them are read."""
     wanted, found = set(chosen), {}
     for shard in shards:
         if method not in shard["maps"] or not wanted.intersection(shard["samples"]):
             continue
         path = store.path("attributions", shard["maps"][method], f"{shard['id']}.safetensors")
         read = Store.read_arrays(path)
-        if read is not None and read[0]["maps"].ndim == 3:
+        if read is not None and read[0]["maps"].ndim in (2, 3):
             pairs = zip(shard["samples"], read[0]["maps"], strict=True)
             found.update({sample: a.copy() for sample, a in pairs if sample in wanted})
     return found
 
 
-def _tile(method: str, sample: str, values: Array | None, scores: Mapping[str, float]) -> Tile:
+def _tile(
+    method: str, sample: str, values: Array | None, scores: Mapping[str, float], words: int
+) -> Tile:
     lines = [f"{method} · {sample}", *(f"{p}: {v:.3g}" for p, v in scores.items())]
     if values is None:
         return Tile(method, "", "\n".join([*lines, "no map"]))
+    if values.ndim == 1:
+        return Tile(method, "", "\n".join(lines), colours=word_colours(values[:words]))
     return Tile(method, map_uri(values), "\n".join(lines), max(values.shape) < SIDE // 2)
 
 
@@ -206,7 +227,10 @@ def _row(store: Store, sample: str, entry: Mapping[str, Any], tiles: tuple[Tile,
 
     image = entry.get("image")
     photo = photo_uri(store.path("previews", str(image))) if image else ""
-    return Row(sample, photo, name("label"), name("predicted"), entry.get("probability"), tiles)
+    words = tuple(map(str, (entry.get("words") or ())[:WORDS]))
+    return Row(
+        sample, photo, name("label"), name("predicted"), entry.get("probability"), tiles, words
+    )
 
 
 def _section(shard: Mapping[str, Any]) -> Section:

@@ -76,6 +76,7 @@ def render(results: "Results") -> str:
         setup=facts.setup(manifest, cells),
         few=FEWEST_GROUPS,
         side=gallery.SIDE,
+        words=gallery.WORDS,
         scale=Markup(_scale()),
         suite=spec.read_text(encoding="utf-8") if spec.is_file() else "",
     )
