@@ -83,6 +83,17 @@ def test_a_map_is_judged_on_the_units_there_are(ragged, linear, protocol):
     assert assay.score(net, x, y, maps, "infidelity").max() < 1e-6
 
 
+@pytest.mark.parametrize(
+    ("protocol", "option"), [("sensitivity_n", "shares"), ("infidelity", "sizes")]
+)
+def test_shares_that_come_to_one_number_count_once(linear, protocol, option):
+    net, x, y, exact = linear
+    noise = torch.randn(exact.shape, generator=torch.Generator().manual_seed(1))
+    once = assay.score(net, x, y, noise, protocol, **{option: (0.1, 0.5)})
+    twice = assay.score(net, x, y, noise, protocol, **{option: (0.11, 0.5, 0.1)})  # 1, 6, 1 of 12
+    assert torch.equal(once, twice)
+
+
 @pytest.mark.parametrize("protocol", ["faithfulness_correlation", "sensitivity_n", "infidelity"])
 def test_company_with_more_units_does_not_matter(ragged, linear, protocol):
     """Shares that come to one number for a short sample count once, alone or in company."""
