@@ -181,7 +181,7 @@ def choose_one(kind: str, item: Any) -> Choice:
     name, given = registry.pick(item)
     plugin = registry.get(kind, name)
     own = given.pop("label", None)
-    reduction = _reduction(given) if kind == "method" else {}
+    reduction = take_reduction(given) if kind == "method" else {}
     options = plugin.configure(given)
     label = registry.label(
         plugin.name,
@@ -191,7 +191,7 @@ def choose_one(kind: str, item: Any) -> Choice:
     return Choice(str(own) if own else label, plugin, options, reduction)
 
 
-def _reduction(given: dict[str, Any]) -> dict[str, Any]:
+def take_reduction(given: dict[str, Any]) -> dict[str, Any]:
     """Take `reduce` and `abs` out of a method's options."""
     reduction = {name: given.pop(name, default) for name, default in REDUCTION.items()}
     if reduction["reduce"] not in Reduce.__args__:  # type: ignore[attr-defined]
