@@ -17,6 +17,7 @@ from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable, unknown
 from assay.forecast import Forecast
 from assay.methods import attribute, given, reduce_map
+from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
 from assay.models.wrap import model as as_model
 from assay.plan import Plan
@@ -59,8 +60,10 @@ def benchmark(
         net: A network, or a `Model` made with `assay.model`.
         data: `(X, y)` with X as the network takes it; `y=None` explains the predicted class. Also a
             torch dataset or a `Dataset`.
-        methods: Names, `{name: options}`, `{"label": tensor of maps}`, or callables
-            `(model, batch) -> Tensor`. By default a fast set of what applies.
+        methods: Names, `{name: options}`, `{"label": tensor of maps}`, callables
+            `(model, batch) -> Tensor`, or objects with captum's `attribute(inputs, target=...)`,
+            also as `{"label": object}` or `{object: options}`. By default a fast set of what
+            applies.
         protocols: Names or `{name: options}`. By default a fast set of what applies.
         seed: The seed of everything random.
         out: A folder to keep the run in and to continue it from; by default a temporary one.
@@ -213,7 +216,7 @@ def _fits(choice: Choice, item: Any, dataset: Dataset) -> Choice:
 
 def _items(given: Any) -> list[Any]:
     """A list of choices, however it was written: one name, a list, or a mapping by name."""
-    if isinstance(given, str) or callable(given):
+    if isinstance(given, str) or callable(given) or is_attributor(given):
         return [given]
     if isinstance(given, Mapping):
         return [{name: value} for name, value in given.items()]
@@ -234,6 +237,12 @@ def _method(item: Any, options: Mapping[str, Any], model: Model) -> Choice:
     label, value = "", None
     if isinstance(item, Mapping) and len(item) == 1:
         label, value = next(iter(item.items()))
+    if is_attributor(value):
+        return attributor(value, options, model, label)
+    if is_attributor(item) or is_attributor(label):
+        source, written = (item, {}) if is_attributor(item) else (label, dict(value or {}))
+        own = str(written.pop("label", ""))
+        return attributor(source, {**written, **options}, model, own)
     if callable(item):
         label, value = getattr(item, "__name__", type(item).__name__), item
     if isinstance(value, Tensor) or callable(value) or hasattr(value, "__array__"):

@@ -209,7 +209,7 @@ def choose_one(kind: str, item: Any) -> Choice:
     own = given.pop("label", None)
     told = {**plugin.preset, **given}
     noise, usual_noise = (_noise(plugin, source) for source in (told, dict(plugin.preset)))
-    reduction = _reduction(told) if kind == "method" else {}
+    reduction = take_reduction(told) if kind == "method" else {}
     options = plugin.configure(told)
     if own is None:
         usual = {**plugin.defaults, **(REDUCTION if reduction else {}), **plugin.preset}
@@ -245,7 +245,7 @@ def _different(noise: Noise | None, usual: Noise | None) -> Any:
     return told or ({} if usual else {"kind": noise.kind})
 
 
-def _reduction(given: dict[str, Any]) -> dict[str, Any]:
+def take_reduction(given: dict[str, Any]) -> dict[str, Any]:
     """Take `reduce` and `abs` out of a method's options."""
     reduction = {name: given.pop(name, default) for name, default in REDUCTION.items()}
     if reduction["reduce"] not in Reduce.__args__:  # type: ignore[attr-defined]

@@ -1,5 +1,8 @@
 """Methods and metrics against captum, on the same network and the same perturbations."""
 
+import copy
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -8,10 +11,17 @@ import assay
 from assay.absent import each, random_subsets
 from assay.data.memory import as_dataset
 from assay.features import make_units
+from assay.removal import all_absent
+from assay.types import Batch
 from small_worlds import make_images, make_net
 
 captum_attr = pytest.importorskip("captum.attr")
 captum_metrics = pytest.importorskip("captum.metrics")
+
+
+def make_batch(x: torch.Tensor, y: torch.Tensor) -> Batch:
+    dataset = as_dataset((x, y))
+    return dataset.batch(dataset.ids)
 
 
 def relative(ours, theirs):
@@ -133,3 +143,28 @@ def test_infidelity_of_a_gradient_is_ours_of_the_input_times_it():
     maps = assay.explain(net, x, y, "input_x_gradient")
     found = assay.score(net, x, y, maps, "infidelity", variant="captum", **SIZES)
     assert found.numpy() == pytest.approx(expected.numpy(), rel=1e-5)
+
+
+class TestRealNetworks:
+    @pytest.mark.parametrize("baseline", ["zero", "uniform"])
+    def test_integrated_gradients_from_the_same_baseline(self, resnet, baseline):
+        """In double precision: in single, points that differ in the last bit flip rectifiers.
+
+        Captum's quadrature weights stay single, which leaves about 1e-8.
+        """
+        net, x, y = copy.deepcopy(resnet.model.net).double(), resnet.x.double(), resnet.y
+        model = replace(resnet.model, net=net)
+        start = all_absent(make_batch(x, y), baseline)
+        theirs = captum_attr.IntegratedGradients(net).attribute(x, start, target=y, n_steps=6)
+        told = {"integrated_gradients": {"steps": 6, "baseline": baseline}}
+        ours = assay.explain(model, x, y, told)
+        assert relative(ours, theirs.sum(1)) < 1e-6
+        if baseline == "uniform":
+            told = {"integrated_gradients_uniform": {"steps": 6}}
+            assert torch.equal(assay.explain(model, x, y, told), ours)
+
+    def test_gradients(self, real):
+        x = real.x.clone().requires_grad_()
+        theirs = captum_attr.InputXGradient(real.model.net).attribute(x, target=real.y)
+        ours = assay.explain(real.model, real.x, real.y, "input_x_gradient")
+        assert relative(ours, theirs.detach().sum(1)) < 1e-4

@@ -77,14 +77,14 @@ def joined(answers: Sequence[Response]) -> Response:
     return Response(*(torch.cat(part, 1) for part in zip(*parts, strict=True)))
 
 
-def percentiles(values: Tensor, shares: Sequence[Fraction], valid: Tensor) -> Tensor:
+def percentiles(values: Tensor, shares: Sequence[Fraction], valid: Tensor | None = None) -> Tensor:
     """Percentiles `[B, K]` of the valid among `[B, P]`, by linear interpolation.
 
     At exact ranks: a strict comparison sees every bit.
     """
-    if not bool(valid.all()):
+    if valid is not None and not bool(valid.all()):
         own = [v[ok] if ok.any() else v.new_zeros(1) for v, ok in zip(values, valid, strict=True)]
-        return torch.cat([percentiles(v[None], shares, torch.ones_like(v) > 0) for v in own])
+        return torch.cat([percentiles(v[None], shares) for v in own])
     ranked = values.sort(1).values
     places = [share * (values.shape[1] - 1) for share in shares]
     low = [int(place) for place in places]

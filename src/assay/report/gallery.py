@@ -38,7 +38,7 @@ class Tile:
     uri: str
     title: str
     coarse: bool = False
-    colours: tuple[str, ...] = ()  # of a text's words
+    colours: tuple[str, ...] = ()  # styles of a text's words
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,14 @@ def colour_index(values: Array) -> Array:  # [H, W] uint8 into `palette()`
 
 
 def word_colours(values: Array) -> tuple[str, ...]:  # [T]
-    """The colour of each word, scaled as maps are."""
+    """The style of each word, scaled as maps are; light letters on strong colours."""
     bad = ~np.isfinite(values)
-    colours = palette()[_levels(np.where(bad, 0, values), bad)]
-    return tuple("#" + bytes(colour).hex() for colour in colours)
+    levels = _levels(np.where(bad, 0, values), bad)
+    strong = (np.abs(levels.astype(int) - LEVELS) > LEVELS // 2) & ~bad
+    return tuple(
+        f"background: #{bytes(colour).hex()}" + ("; color: #fff" if light else "")
+        for colour, light in zip(palette()[levels], strong, strict=True)
+    )
 
 
 def _levels(small: Array, holes: Array) -> Array:

@@ -1,0 +1,156 @@
+"""Objects with an `attribute` method, such as captum's, as methods. Captum itself is not needed."""
+
+import contextlib
+import inspect
+import os
+import re
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from assay.errors import InputError, NotApplicable, unknown
+from assay.interventions import micro_batches
+from assay.methods.cam import enlarge
+from assay.registry import Method, canonical, code_identity, identity, label
+from assay.spec import REDUCTION, Choice, take_reduction
+from assay.types import Batch, Model
+
+
+def is_attributor(thing: Any) -> bool:
+    """Whether a thing explains by `thing.attribute(inputs, target=..., ...)`."""
+    return callable(getattr(thing, "attribute", None))
+
+
+def attributor(source: Any, options: Mapping[str, Any], model: Model, name: str = "") -> Choice:
+    """An attribution object as a method: `source.attribute(inputs, target=targets, **options)`.
+
+    It is called a micro-batch at a time, random numbers seeded by the first sample of each. Options
+    are its own, tensors among them given to every call as they are; `reduce`, and `abs` where it
+    has none itself, say as always how channels become one map. What a layer gives is summed over
+    its channels and enlarged to the input bilinearly.
+
+    Raises:
+        InputError: A class instead of an object, or an option that its `attribute` does not take.
+    """
+    if inspect.isclass(source):
+        raise InputError(
+            f"Expected an object to explain with, got the class `{source.__name__}`. "
+            f"Make one: `{source.__name__}(net)`."
+        )
+    own, reduction = _split(source, options)
+    recorded = {option: _recorded(value) for option, value in own.items()}
+    kind = _snake_case(source)
+
+    def run(model: Model, batch: Batch, *, arguments: Any = None, source_hash: str = "") -> Tensor:
+        if model.binary and getattr(source, "forward_func", None) is model.net:
+            raise NotApplicable(
+                f"`{type(source).__name__}` cannot choose between the two classes of a network "
+                f"with one logit. Give it a forward function with both: "
+                f"`lambda x: torch.cat([-net(x), net(x)], 1)`."
+            )
+        parts = []
+        for samples, _, asked in micro_batches(
+            len(batch), 1, model.micro_batch, batch.inputs.device
+        ):
+            x = batch.inputs[samples].detach()
+            x.requires_grad_(x.is_floating_point())
+            with torch.enable_grad(), _seeded(batch, int(samples[0])):
+                found = source.attribute(x, target=batch.targets[samples], **own)
+            parts.append(_at_input(found, batch, name or kind)[:asked].detach())
+        return torch.cat(parts)
+
+    plugin = Method(kind, run, family="given", title=name or kind)
+    chosen = name or label(kind, {**recorded, **reduction}, REDUCTION)
+    # Its arguments apart: one of them may be called `abs` too.
+    known = {"arguments": recorded, "source_hash": _identity(source, model.net)}
+    return Choice(chosen, plugin, known, reduction)
+
+
+def _split(source: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of the object's own, and how its channels become one map."""
+    parameters = inspect.signature(source.attribute).parameters
+    known = [p for p in parameters if p not in ("inputs", "target")]
+    anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    rest = {o: v for o, v in options.items() if o in REDUCTION and o not in known}
+    own = {o: v for o, v in options.items() if o not in rest}
+    for option in own:
+        if option in ("inputs", "target") or (option not in known and not anything):
+            raise unknown(f"option of `{type(source).__name__}.attribute`:", option, known)
+    return own, take_reduction(rest)
+
+
+def _at_input(found: Any, batch: Batch, name: str) -> Tensor:
+    """The maps at the input's size."""
+    if not isinstance(found, Tensor):
+        raise InputError(
+            f"Expected `attribute` of `{name}` to give a tensor, got {type(found).__name__}."
+        )
+    coarse = found.ndim == 4 and tuple(found.shape[2:]) != batch.map_shape
+    if coarse and len(batch.map_shape) == 2:
+        return enlarge(found.sum(1), batch.map_shape)
+    return found
+
+
+@contextlib.contextmanager
+def _seeded(batch: Batch, sample: int) -> Iterator[None]:
+    """Random numbers from anywhere fixed inside, and as they were afterwards."""
+    before = np.random.get_state()
+    with torch.random.fork_rng():
+        seed = batch.generator(sample, "attribute").initial_seed()
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            np.random.set_state(before)
+
+
+def _snake_case(source: Any) -> str:
+    """`captum_integrated_gradients` for captum's IntegratedGradients."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(source).__name__).lower()
+    return f"captum_{words}" if _package(source) == "captum" else words
+
+
+def _package(thing: Any) -> str:
+    """The package that defines a function, or an object's class."""
+    defined = thing if inspect.isroutine(thing) else type(thing)
+    return str(defined.__module__).split(".")[0]
+
+
+# --- what is known of the object --------------------------------------------------------------
+
+
+def _recorded(value: Any) -> Any:
+    """An option as it is written down; functions by their code."""
+    return code_identity(value) if callable(value) else canonical(value)
+
+
+def _identity(source: Any, net: nn.Module) -> str:
+    """Captum's classes by name, version and settings, where they wrap nothing but the network.
+
+    Of anything else the state is not known: its identity is good for this process only.
+    """
+    try:
+        return identity([metadata.version("captum"), _state(source, net)])
+    except (TypeError, InputError, metadata.PackageNotFoundError):
+        return f"process {os.getpid()} object {id(source)}"
+
+
+def _state(value: Any, net: nn.Module) -> Any:
+    if isinstance(value, nn.Module):
+        names = [name for name, module in net.named_modules() if module is value]
+        if not names:
+            raise TypeError("another network")
+        return {"module": names[0]}
+    if inspect.isfunction(value) or is_attributor(value):
+        if _package(value) != "captum":
+            raise TypeError("code that may change")
+        if inspect.isfunction(value):
+            return value.__qualname__
+        inside = {name: _state(part, net) for name, part in vars(value).items()}
+        return {"class": type(value).__qualname__, "state": inside}
+    return canonical(value)

