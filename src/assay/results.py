@@ -66,6 +66,12 @@ class Results:
         controls = {label: m["control"] for label, m in methods.items() if m["control"]}
         return leaderboard(self.scores, controls=controls, **options)
 
+    def against(self, control: str, **options: Any) -> list[dict[str, Any]]:
+        """Every method minus one control, paired by sample, with intervals; positive is better."""
+        from assay.ranking.against import against
+
+        return against(self.scores, control, **options)
+
     def maps(
         self, method: str, dataset: str | None = None, model: str | None = None
     ) -> dict[str, Array]:

@@ -1,30 +1,22 @@
 """Occlusion, RISE and noisy gradients against captum and naive loops, on a trained network."""
 
+import copy
+
 import pytest
 import torch
 from torch.nn import functional
 
 import assay
 from assay.data.memory import as_dataset
-from assay.registry import get
 from small_worlds import make_images, make_net
 
 captum_attr = pytest.importorskip("captum.attr")
 
 
-@pytest.fixture(scope="module")
-def resnet(shared):
-    """ResNet-20 with trained weights, four test images and their classes.
-
-    In double precision: rounding alone can switch a ReLU and with it a gradient.
-    """
-    weights = shared / "weights" / "cifar10-resnet" / "cifar10_resnet20.safetensors"
-    model = get("model", "cifar_resnet20").function(weights=str(weights))
-    data = get("dataset", "parquet").function(
-        path=str(shared / "cifar10" / "cifar10_test_lossless.parquet")
-    )
-    batch = data.batch(data.ids[:4], model.prepare)
-    return model.net.double().requires_grad_(False), batch.inputs.double(), batch.targets
+@pytest.fixture
+def precise(resnet):
+    """In double precision: rounding alone can switch a ReLU and with it a gradient."""
+    return copy.deepcopy(resnet.model.net).double(), resnet.x[:4].double(), resnet.y[:4]
 
 
 def relative(ours, theirs):
@@ -32,8 +24,8 @@ def relative(ours, theirs):
 
 
 @pytest.mark.parametrize(("size", "stride"), [(8, 8), (8, 4), (16, 8)])
-def test_occlusion(resnet, size, stride):
-    net, x, y = resnet
+def test_occlusion(precise, size, stride):
+    net, x, y = precise
     theirs = captum_attr.Occlusion(net).attribute(
         x, (3, size, size), strides=(3, stride, stride), target=y
     )
@@ -47,8 +39,8 @@ def test_occlusion(resnet, size, stride):
 
 @pytest.mark.parametrize("kind", ["smoothgrad", "smoothgrad_sq", "vargrad"])
 @pytest.mark.parametrize("name", ["saliency", "input_x_gradient", "integrated_gradients"])
-def test_noise_tunnel_with_the_same_noise(resnet, monkeypatch, kind, name):
-    net, x, y = resnet
+def test_noise_tunnel_with_the_same_noise(precise, monkeypatch, kind, name):
+    net, x, y = precise
     copies, sigma = 6, 0.3
     batch = as_dataset((x, y)).batch(["0000", "0001", "0002", "0003"])
     noise = batch.draw("noise", (copies, *x.shape[1:]), normal=True).flatten(0, 1) * sigma

@@ -1,5 +1,6 @@
 """Orders of methods with honest uncertainty; no torch."""
 
+from assay.ranking.against import against
 from assay.ranking.intervals import Differences, Interval, mean_interval, paired_differences
 from assay.ranking.leaderboard import Leaderboard, leaderboard
 from assay.ranking.orders import (
@@ -21,6 +22,7 @@ __all__ = [
     "OverallOrder",
     "ProtocolScores",
     "Ranks",
+    "against",
     "leaderboard",
     "mean_interval",
     "overall_order",
