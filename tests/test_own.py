@@ -213,7 +213,7 @@ class TestFolders:
         for wrong, message in (
             ({"path": "nowhere"}, "no folder"),
             ({"path": "empty"}, "found none"),
-            ({"path": "val", "classes": ("cat",)}, "got `dog`"),
+            ({"path": "val", "classes": ("cat",)}, "`dog` is not"),
         ):
             with pytest.raises((assay.InputError, assay.PrerequisiteError), match=message):
                 registry.get("dataset", "image_folder").function(**wrong)
@@ -225,7 +225,7 @@ class TestFolders:
         for file in (home / "val" / "dog").iterdir():
             file.unlink()
         with pytest.raises(assay.InputError, match="only `cat`"):
-            self.folder()
+            suite("./my_net.py:build", {"image_folder": {"path": "val"}})
         assert self.folder(classes=("dog", "cat")).fetch("cat/0.png").label == 1
 
     def test_an_unreadable_image_is_named(self, home):

@@ -1,13 +1,12 @@
 """What the page shows of a shard beside its scores: accuracy, and small pictures of the samples."""
 
-import re
 from typing import Any
 
 from PIL import Image
 
 from assay.interventions import Engine
 from assay.plan import Plan, Shard
-from assay.store import Store
+from assay.store import Store, file_name
 
 PREVIEWS = 24  # photographs per dataset that are kept for the page
 
@@ -33,7 +32,7 @@ def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[st
 
 def _preview(plan: Plan, shard: Shard, engine: Engine, store: Store, b: int) -> dict[str, Any]:
     batch, clean = engine.batch, engine.clean
-    file = f"{_file_name(shard.dataset)}/{_file_name(batch.ids[b])}.jpg"
+    file = f"{file_name(shard.dataset)}/{file_name(batch.ids[b])}.jpg"
     picture = _picture(engine, b)
     store.write(store.path("previews", file), lambda p: picture.save(p, "JPEG", quality=88))
     label = None if batch.labels is None else int(batch.labels[b])
@@ -67,7 +66,3 @@ def _class_name(plan: Plan, shard: Shard, index: int | None) -> str:
     if known is not None and index < len(known):
         return str(known[index])
     return plan.datasets[shard.dataset].classes.get(index, str(index))
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay import registry
 from assay.errors import InputError, NotApplicable, PrerequisiteError
@@ -22,7 +22,7 @@ from assay.plan import Plan, Shard
 from assay.previews import summarise
 from assay.spec import Choice
 from assay.store import CURVES, SCORES, Store
-from assay.types import Case, Scores
+from assay.types import Batch, Case, Scores
 
 
 @dataclass
@@ -263,18 +263,29 @@ def make_engine(
 ) -> Engine:
     """The engine for a shard's samples, on the network as it is run."""
     model, batch = plan.models[shard.model], plan.batch(shard)
-    try:
-        network = prepare_network(model, batch.inputs[:1]).net
-    except RuntimeError as error:
-        raise InputError(
-            f"Model `{shard.model}` cannot run on inputs of shape {tuple(batch.inputs.shape[1:])} "
-            f"from `{shard.dataset}`: {error}"
-        ) from error
+    network = look(plan, shard, batch)
 
     def forward(inputs: Tensor) -> Tensor:
         return model.logits(channels_last(inputs) if model.channels_last else inputs, net=network)
 
     return Engine(model, batch, forward, counter or Counter(), shelf)
+
+
+def look(plan: Plan, shard: Shard, batch: Batch) -> nn.Module:
+    """The network as it is run, looked at once with the first sample.
+
+    Raises:
+        InputError: It cannot run on such inputs.
+    """
+    model = plan.models[shard.model]
+    try:
+        with model.evaluating(), torch.no_grad():
+            return prepare_network(model, batch.inputs[:1]).net
+    except RuntimeError as error:
+        raise InputError(
+            f"Model `{shard.model}` cannot run on inputs of shape {tuple(batch.inputs.shape[1:])} "
+            f"from `{shard.dataset}`: {error}"
+        ) from error
 
 
 def score_case(protocol: Choice, case: Case) -> Scores:

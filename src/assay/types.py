@@ -18,9 +18,9 @@ from assay.pixels import Preprocess as Preprocess
 
 @dataclass(frozen=True)
 class Sample:
-    """One item of a dataset: an image still to be prepared, or a tensor that is a model input."""
+    """One item of a dataset: an image or text to be prepared, or a tensor that is a model input."""
 
-    input: Image.Image | Tensor
+    input: Image.Image | Tensor | str
     label: int | None = None
     truth: Image.Image | Tensor | None = None
     baseline: Tensor | None = None
@@ -134,6 +134,8 @@ class Dataset:
     groups: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[int, str] = field(default_factory=dict)
     labels: Mapping[str, int] = field(default_factory=dict, repr=False)  # where cheaply known
+    numbering: str = "given"  # of the classes: given | declared (by the data) | sorted (names)
+    note: str = ""  # what a reader should know of how it was read
 
     def __post_init__(self) -> None:
         """Refuse what no run could use."""
@@ -198,9 +200,13 @@ class Dataset:
         fallback = others[0] if others else sample
         return next((i for i in others if self.groups.get(i, i) != mine), fallback)
 
-    def _input(self, sample: str, raw: Image.Image | Tensor, prepare: Preprocess | None) -> Tensor:
+    def _input(
+        self, sample: str, raw: Image.Image | Tensor | str, prepare: Preprocess | None
+    ) -> Tensor:
         if isinstance(raw, Tensor):
             return raw
+        if isinstance(raw, str):
+            raise PrerequisiteError(f"Dataset `{self.name}` holds texts; the model takes images.")
         if prepare is None:
             raise PrerequisiteError(
                 f"Dataset `{self.name}` holds images, but the model does not say how it prepares "

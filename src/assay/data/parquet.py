@@ -63,6 +63,7 @@ def parquet(
         fetch=_Rows(file, image, labels, [0, *accumulate(sizes)]),
         fingerprint=_hash(file),
         classes=classes,
+        numbering="declared",
         labels=dict(zip(row_ids(len(labels)), map(int, labels), strict=True)),
     )
 
