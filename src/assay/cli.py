@@ -71,7 +71,9 @@ def run(
         str | None, typer.Option(help="Name, ./file.py:factory, timm:NAME or torchvision:NAME.")
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Safetensors or a checkpoint.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder, .csv, .parquet or a name.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Folder, .csv, .tsv, .jsonl, .parquet or a name.")
+    ] = None,
     methods: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
     protocols: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
     size: Annotated[int | None, typer.Option(min=1, help="Pixels a side of the input.")] = None,

@@ -27,7 +27,10 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "protocol": ("assay.protocols.curves", "assay.protocols.single", "assay.protocols.subsets"),
     "fill": ("assay.removal.fills",),
     "units": ("assay.features",),
-    "dataset": ("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
+    "dataset": (
+        *("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
+        *("assay.data.texts", "assay.data.hf"),
+    ),
     "model": ("assay.models.efficientnet_lite", "assay.models.cifar_resnet"),
 }
 

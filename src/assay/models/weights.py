@@ -15,13 +15,16 @@ from assay.errors import InputError, PrerequisiteError
 
 def load_weights(
     net: nn.Module, path: str | Path, *, rename: Callable[[str], str] | None = None
-) -> None:
+) -> str:
     """Load safetensors or a `torch.save`d state dict into the network; every key must fit.
 
     Args:
         net: The network; its values are replaced in place.
         path: A `.safetensors` file or a checkpoint that holds nothing but tensors.
         rename: From a key of the file to the network's own name for it.
+
+    Returns:
+        What was taken off before the keys did fit, in words; nothing where nothing was.
 
     Raises:
         PrerequisiteError: There is no such file.
@@ -32,7 +35,7 @@ def load_weights(
         raise PrerequisiteError(
             f"Expected weights at `{path}`, found no such file. Check the path or fetch the file."
         )
-    given = _state(_read(path), path, net)
+    given, taken_off = _state(_read(path), path, net)
     if rename:
         given = {rename(key): tensor for key, tensor in given.items()}
     expected = net.state_dict()
@@ -46,6 +49,7 @@ def load_weights(
             f"Give the weights of this architecture."
         )
     net.load_state_dict(given)
+    return f"weights of {path.name}: {', '.join(taken_off)}" if taken_off else ""
 
 
 def _read(path: Path) -> Any:
@@ -67,11 +71,15 @@ def _read(path: Path) -> Any:
         ) from error
 
 
-def _state(loaded: Any, path: Path, net: nn.Module) -> dict[str, Tensor]:
-    """The state dict, out of the wrappings training scripts put around it."""
+def _state(loaded: Any, path: Path, net: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
+    """The state dict, out of the wrappings training scripts put around it, and what these were."""
+    taken_off = []
     for wrapping in ("state_dict", "model_state_dict", "model"):
         if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapping), Mapping):
+            rest = [f"`{key}`" for key in loaded if key != wrapping]
+            ignored = f" ({_some(rest)} not used)" if rest else ""
             loaded = loaded[wrapping]
+            taken_off.append(f"taken from `{wrapping}`{ignored}")
     if not isinstance(loaded, Mapping) or not loaded:
         raise InputError(
             f"Expected `{path}` to hold tensors by name, got {type(loaded).__name__}. "
@@ -88,7 +96,8 @@ def _state(loaded: Any, path: Path, net: nn.Module) -> dict[str, Tensor]:
         own = all(key.startswith(prefix) for key in net.state_dict())
         if not own and all(key.startswith(prefix) for key in named):
             named = {key.removeprefix(prefix): tensor for key, tensor in named.items()}
-    return named
+            taken_off.append(f"`{prefix}` stripped from the keys")
+    return named, taken_off
 
 
 def _faults(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
