@@ -1,4 +1,4 @@
-"""The command line: run, demo, list, report, doctor."""
+"""The command line: run, demo, explain, list, report, doctor, new."""
 
 import json
 from pathlib import Path
@@ -209,11 +209,40 @@ def report(
 
 
 @app.command()
-def doctor() -> None:
-    """The environment: what is installed, what is missing and what that switches off."""
-    from assay.commands.environment import print_environment
+def doctor(
+    name: Annotated[
+        str | None, typer.Argument(help="A method or protocol: its name, or ./file.py:object.")
+    ] = None,
+) -> None:
+    """The environment; or, with a name, whether a method or protocol keeps the rules."""
+    if name is None:
+        from assay.commands.environment import print_environment
 
-    print_environment(console)
+        return print_environment(console)
+    from assay.conformance import examine
+
+    failed = 0
+    for finding in examine(name):
+        why = f": {finding.reason}" if finding.reason else ""
+        line = f"{finding.status:6}  {finding.check}{why}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        failed += finding.failed
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="method, protocol or model.")],
+    name: Annotated[str, typer.Argument(help="The name of the file, function and plug-in.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder.")] = Path(),
+) -> None:
+    """Write a plug-in's file and its test, ready to run and to fill in."""
+    from assay.scaffold import next_steps, write_plugin
+
+    files = write_plugin(kind, name, out)
+    for line in (f"Written: {files[0]} and {files[1]}. Next:", *next_steps(kind, *files)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def main() -> None:
