@@ -4,45 +4,9 @@ from pathlib import Path
 
 import torch
 
-import assay
-from assay.models.token_classifier import TokenClassifier, Vocabulary
-from assay.types import Model
+from assay.conformance.worlds import bag_of_words, make_texts, padded, word_shares
 
-GOOD, BAD = ("good", "fine", "great", "lovely"), ("bad", "poor", "awful", "dull")
-PLAIN = ("the", "film", "was", "a", "story", "with", "one", "actor", "and", "music", ".")
-
-
-def make_texts(n: int, seed: int = 0) -> tuple[list[str], list[int]]:
-    """Sentences of 4 to 12 words, good or bad by the words in them."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(words: tuple[str, ...]) -> str:
-        return words[int(torch.randint(len(words), (1,), generator=generator))]
-
-    texts, labels = [], []
-    for i in range(n):
-        length = int(torch.randint(4, 13, (1,), generator=generator))
-        tell = {int(j) for j in torch.randperm(length, generator=generator)[:2]}
-        kind = (BAD, GOOD)[i % 2]
-        texts.append(" ".join(draw(kind if j in tell else PLAIN) for j in range(length)))
-        labels.append(i % 2)
-    return texts, labels
-
-
-def bag_of_words(dtype: torch.dtype = torch.float32) -> Model:
-    """f(text) = the sum of its words' own weights, no bias."""
-    vocabulary = Vocabulary.of([" ".join((*GOOD, *BAD, *PLAIN))])
-    torch.manual_seed(0)
-    net = TokenClassifier(len(vocabulary.words), 2, 8, pool="sum").to(dtype)
-    with torch.no_grad():
-        net.head.bias.zero_()
-    return assay.model(net, prepare=vocabulary.tokenize(), name="bag")
-
-
-def shares(model: Model, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Each word's own share of the target's logit: the exact map. [B, T]."""
-    weights = model.net.head.weight[targets]  # [B, D]
-    return (model.net.embedding(ids) * weights[:, None]).sum(-1).detach()
+__all__ = ["bag_of_words", "make_texts", "padded", "save_bert", "word_shares"]
 
 
 def save_bert(folder: Path, kind: str = "bert", texts: list[str] | None = None) -> Path:

@@ -87,6 +87,9 @@ def test_a_run_without_a_suite_writes_the_suite_it_made(home, call):
     code, output = call(*OWN, "--out", "a")
     assert code == 0
     assert "samples of val" in output
+    assert "build: weights of best.pt: taken from `model_state_dict` (`epoch` not used)" in output
+    assert "val: class numbers: alphabetical order (cat, dog)." in output
+    assert "best.pt" in assay.load(home / "a").manifest["models"]["build"]["card"]["weights"]
     written = yaml.safe_load((home / "a" / "spec.yaml").read_text())
     assert written["models"][0]["./my_net.py:build"]["weights"] == "best.pt"
     assert call("run", "a/spec.yaml", "--out", "b", "--workers", "2")[0] == 0
@@ -94,6 +97,17 @@ def test_a_run_without_a_suite_writes_the_suite_it_made(home, call):
     assert first.equals(second)
     assert set(first["method"].to_pylist()) == {"gradcam", "attr", "random"}
     assert set(first["protocol"].to_pylist()) == {"deletion", "whole_mass"}
+
+
+@pytest.mark.usefixtures("home")
+def test_classes_said_on_the_command_line_decide(call):
+    assert call(*OWN, "--classes", "dog,cat", "--out", "a")[0] == 0
+    assert assay.load("a").spec.datasets == [
+        {"image_folder": {"path": "val", "classes": ["dog", "cat"]}}
+    ]
+    code, output = call(*OWN, "--classes", "wolf,lynx", "--out", "b")
+    assert code == 2
+    assert "(wolf, lynx): none of 2 are, `cat` is not" in output
 
 
 @pytest.mark.usefixtures("home")
@@ -213,7 +227,7 @@ class TestFolders:
         for wrong, message in (
             ({"path": "nowhere"}, "no folder"),
             ({"path": "empty"}, "found none"),
-            ({"path": "val", "classes": ("cat",)}, "got `dog`"),
+            ({"path": "val", "classes": ("cat",)}, "`dog` is not"),
         ):
             with pytest.raises((assay.InputError, assay.PrerequisiteError), match=message):
                 registry.get("dataset", "image_folder").function(**wrong)
@@ -225,7 +239,7 @@ class TestFolders:
         for file in (home / "val" / "dog").iterdir():
             file.unlink()
         with pytest.raises(assay.InputError, match="only `cat`"):
-            self.folder()
+            suite("./my_net.py:build", {"image_folder": {"path": "val"}})
         assert self.folder(classes=("dog", "cat")).fetch("cat/0.png").label == 1
 
     def test_an_unreadable_image_is_named(self, home):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ import pytest
 import torch
 
 import assay
+from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
 from assay.plan import SHARDS
-from assay.store import CURVES, SCORES, Store
+from assay.store import CURVES, SCORES, Store, file_name
 from small_worlds import make_images, make_net
 
 TOY = Path(__file__).with_name("toy_run.py")
@@ -553,3 +555,30 @@ class TestInterface:
         assert Store.read_json(tmp_path / "no.json") is None
         assert Store.read_table(tmp_path / "no.parquet", SCORES) is None
         assert Store.read_arrays(tmp_path / "no.safetensors") is None
+
+
+def test_labels_with_blanks_slashes_and_dots_stay_inside_the_folder(tmp_path, net, images):
+    odd = "../a b/c"
+    model = assay.model(net, name="/m 1")
+    data = replace(as_dataset(images), name=odd)
+    methods = [{"saliency": {"label": "x/../y z"}}, "random"]
+    results = assay.benchmark(
+        model,
+        data,
+        methods,
+        [{"deletion": {"label": "d / d"}}],
+        out=tmp_path / "run",
+        progress=False,
+    )
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+    assert results.manifest["datasets"].keys() == {odd}
+    page = results.report().read_text()
+    assert all(name in page for name in (odd, "/m 1", "x/../y z", "d / d"))
+    assert "data:image/jpeg" in page  # the pictures were found again
+
+
+def test_file_names_differ_where_texts_do():
+    texts = ["a b", "a_b", "a/b", "..", ".", "/a", "a"]
+    names = [file_name(text) for text in texts]
+    assert len(set(names)) == len(texts)
+    assert not any("/" in name or name.startswith(".") for name in names)

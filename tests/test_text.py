@@ -1,25 +1,20 @@
 """Tokens: closed forms on a bag of words, transformers' classifiers, texts that cannot be used."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 import assay
 from assay import registry
-from assay.data.memory import as_dataset
 from assay.plan import build_one
-from small_texts import bag_of_words, make_texts, save_bert, shares
+from small_texts import bag_of_words, make_texts, padded, save_bert, word_shares
 
 
 @pytest.fixture(scope="module")
 def bag():
     """A bag of words, texts of different lengths, the exact map on their ids, and the ids."""
     model, (texts, labels) = bag_of_words(torch.float64), make_texts(9)
-    prepare = model.prepare
-    longest = max(len(prepare.encode(t)) for t in texts)
-    ids = torch.stack([replace(prepare, length=longest)(t) for t in texts])
-    exact = shares(model, ids, torch.tensor(labels))
+    ids = padded(model, texts)
+    exact = word_shares(model, ids, torch.tensor(labels))
     content = ~model.tokens.special_at(ids)
     return model, texts, labels, exact, content
 
@@ -96,7 +91,7 @@ class TestClosedForms:
 def _special_share(model, text: str, label: int) -> float:
     ids = model.prepare(text)[None]
     special = model.tokens.special_at(ids)
-    return float(shares(model, ids, torch.tensor([label]))[special].sum())
+    return float(word_shares(model, ids, torch.tensor([label]))[special].sum())
 
 
 def test_rows_are_counted_exactly(bag):
@@ -115,9 +110,7 @@ def test_rows_are_counted_exactly(bag):
 
 def test_token_ids_are_data_too(bag):
     model, texts, labels, _, _ = bag
-    dataset = as_dataset((texts, labels))
-    longest = max(len(model.prepare.encode(t)) for t in texts)
-    ids = dataset.batch(dataset.ids, replace(model.prepare, length=longest)).inputs
+    ids = padded(model, texts)
     by_text = assay.explain(model, texts, labels, "input_x_gradient")
     assert torch.equal(assay.explain(model, ids, labels, "input_x_gradient"), by_text)
 

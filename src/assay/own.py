@@ -1,8 +1,12 @@
 """A suite out of what the command line says of one's own model and data."""
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from assay.errors import InputError
 from assay.spec import Spec, make_suite
@@ -49,12 +53,31 @@ def model_item(model: str, told: Mapping[str, Any]) -> Any:
 
 
 def _dataset(data: str, classes: list[str] | None) -> Any:
+    """The kind of data that a path holds, by its files, ending and columns."""
     path = Path(data).expanduser()
     if path.is_dir():
+        if any((path / file).is_file() for file in ("dataset_info.json", "dataset_dict.json")):
+            return {"hf_dataset": {"path": data}}
         return {"image_folder": {"path": data, **({"classes": classes} if classes else {})}}
-    if path.suffix in (".csv", ".parquet"):
-        return {path.suffix[1:]: {"path": data}}
+    ending = path.suffix.lower()
+    if ending in (".jsonl", ".tsv"):
+        return {"texts": {"path": data}}
+    if ending in (".csv", ".parquet"):
+        columns = _columns(path)
+        texts = "text" in columns and not {"path", "image"} & columns
+        return {"texts" if texts else ending[1:]: {"path": data}}
     return data
+
+
+def _columns(path: Path) -> set[str]:
+    """The columns of a table; none where it cannot be read, which its reader will say."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            return set(pq.read_schema(path).names)
+        with path.open(newline="", encoding="utf-8-sig") as text:
+            return set(next(csv.reader(text), ()))
+    except (OSError, ValueError, csv.Error, pa.ArrowException):
+        return set()
 
 
 def _words(text: str | None) -> list[str] | None:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from assay import registry
+from assay.data.classes import agree
 from assay.data.memory import as_dataset
 from assay.errors import InputError
 from assay.models.factory import build_model
@@ -174,6 +175,7 @@ def resolve(spec: Spec, device: str | None = None) -> Plan:
     """Build what a suite names; live datasets, modules and methods may stand among the names."""
     datasets, live_data = _build("dataset", spec.datasets)
     models, live_models = _build("model", spec.models)
+    datasets = {name: agree(dataset, models) for name, dataset in datasets.items()}
     if device is not None:
         for model in models.values():
             model.net.to(device)

@@ -1,13 +1,12 @@
 """What the page shows of a shard beside its scores: accuracy, small pictures or words."""
 
-import re
 from typing import Any
 
 from PIL import Image
 
 from assay.interventions import Engine
 from assay.plan import Plan, Shard
-from assay.store import Store
+from assay.store import Store, file_name
 from assay.types import Tokenize
 
 PREVIEWS = 24  # photographs per dataset that are kept for the page
@@ -67,7 +66,7 @@ def _words(engine: Engine, b: int) -> list[str]:
 
 def _saved(shard: Shard, engine: Engine, store: Store, b: int) -> str:
     """Where the sample's picture was put."""
-    file = f"{_file_name(shard.dataset)}/{_file_name(engine.batch.ids[b])}.jpg"
+    file = f"{file_name(shard.dataset)}/{file_name(engine.batch.ids[b])}.jpg"
     picture = _picture(engine, b)
     store.write(store.path("previews", file), lambda p: picture.save(p, "JPEG", quality=88))
     return file
@@ -90,7 +89,3 @@ def _class_name(plan: Plan, shard: Shard, index: int | None) -> str:
     if known is not None and index < len(known):
         return str(known[index])
     return plan.datasets[shard.dataset].classes.get(index, str(index))
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)

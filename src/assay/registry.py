@@ -39,7 +39,10 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     ),
     "fill": ("assay.removal.fills",),
     "units": ("assay.features", "assay.segments"),
-    "dataset": ("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
+    "dataset": (
+        *("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
+        *("assay.data.texts", "assay.data.hf"),
+    ),
     "model": (
         "assay.models.efficientnet_lite",
         "assay.models.cifar_resnet",

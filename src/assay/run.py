@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from assay import registry
+from assay.data.classes import check_labels
 from assay.errors import InputError, PrerequisiteError
 from assay.executors import (
     Settings,
@@ -26,9 +27,9 @@ from assay.forecast import Forecast, forecast, measure
 from assay.models.prepare import choose_micro_batch
 from assay.plan import Plan, Shard, resolve
 from assay.results import Results
-from assay.shard import ResponseShelf, ShardRun
+from assay.shard import ResponseShelf, ShardRun, look
 from assay.spec import Choice, Spec
-from assay.store import NOWHERE, Store
+from assay.store import NOWHERE, Store, file_name
 
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
 
@@ -67,9 +68,10 @@ def run(
             f"live in this process only. Use `workers=1`, or name them in a suite."
         )
     started = time.monotonic()
+    unfinished = [s for s in plan.shards if not _finished(plan, s, store)]
+    _check_classes(plan, unfinished)
     store.create()
     _write_manifest(plan, settings, store, None)
-    unfinished = [s for s in plan.shards if not _finished(plan, s, store)]
     expected = _forecast(plan, store, unfinished)
     with _bar(expected.work, progress and bool(unfinished)) as listen:
         if workers > 1 and len(unfinished) > 1:
@@ -97,9 +99,8 @@ def dry_run(
     unfinished = [s for s in plan.shards if not _finished(plan, s, store)]
     found = _forecast(plan, store, unfinished)
     busy = max(1, min(workers, len(unfinished)))
-    found.looks = (
-        min(busy, len(unfinished)) * len({s.model for s in unfinished}) if unfinished else 0
-    )
+    processes = busy + (busy > 1)  # the workers, and this one
+    found.looks = processes * len({s.model for s in unfinished})
     if time_it and unfinished:
         if busy > 1:
             times = measure_in_processes(spec, settings, busy)
@@ -180,6 +181,17 @@ def _check_unchanged(plan: Plan, earlier: dict[str, Any], store: Store) -> None:
                 )
 
 
+def _check_classes(plan: Plan, shards: list[Shard]) -> None:
+    """Every label has an output: said after one look at each network, before anything is written.
+
+    A label can be right only where the model has such a class, so this holds whatever is explained.
+    """
+    firsts = {(s.dataset, s.model): s for s in reversed(shards)}
+    for (dataset, model), shard in firsts.items():
+        look(plan, shard, plan.batch(shard, shard.samples[:1]))
+        check_labels(plan.datasets[dataset], model, plan.models[model].outputs)
+
+
 def _finished(plan: Plan, shard: Shard, store: Store) -> bool:
     done = ShardRun(plan, shard, store).done
     summary = store.path("shards", f"{shard.id}.json").exists()
@@ -258,6 +270,7 @@ def _write_manifest(
                 "fingerprint": d.fingerprint,
                 "n": len(plan.samples(name)),
                 "modality": d.modality,
+                "note": d.note,
             }
             for name, d in plan.datasets.items()
         },
@@ -272,7 +285,7 @@ def _write_manifest(
     for name in plan.datasets:
         shown = [p for s in known if s["dataset"] == name for p in s["previews"]]
         if shown:
-            store.write_json(store.path("previews", f"{name}.json"), shown)
+            store.write_json(store.path("previews", f"{file_name(name)}.json"), shown)
 
 
 def _describe_shard(plan: Plan, shard: Shard) -> dict[str, Any]:

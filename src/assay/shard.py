@@ -299,14 +299,25 @@ def make_engine(
 ) -> Engine:
     """The engine for a shard's samples, on the network as it is run."""
     model, batch = plan.models[shard.model], plan.batch(shard)
+    forward = look(plan, shard, batch)
+    return Engine(model, batch, forward, counter or Counter(), shelf)
+
+
+def look(plan: Plan, shard: Shard, batch: Batch) -> Callable[[Tensor], Tensor]:
+    """The network as it is run, looked at once with the first sample.
+
+    Raises:
+        InputError: It cannot run on such inputs.
+    """
+    model = plan.models[shard.model]
     try:
-        forward = runner(model, batch.inputs[:1])
+        with model.evaluating(), torch.no_grad():
+            return runner(model, batch.inputs[:1])
     except RuntimeError as error:
         raise InputError(
             f"Model `{shard.model}` cannot run on inputs of shape {tuple(batch.inputs.shape[1:])} "
             f"from `{shard.dataset}`: {error}"
         ) from error
-    return Engine(model, batch, forward, counter or Counter(), shelf)
 
 
 def circular(method: Choice, protocol: Choice, batch: Batch) -> bool:

@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,14 @@ class Store:
             raise PrerequisiteError(
                 f"Cannot write `{path}`: {error.strerror or error}. {cure}"
             ) from error
+
+
+def file_name(text: str) -> str:
+    """A label or id as the name of a file: no slashes or blanks, different for different texts."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
+    if plain == text and not text.startswith("."):
+        return text
+    return f"{plain.lstrip('.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 NOWHERE = Store(os.devnull)  # holds nothing: no file lies below a file

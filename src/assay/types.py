@@ -149,6 +149,8 @@ class Dataset:
     groups: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[int, str] = field(default_factory=dict)
     labels: Mapping[str, int] = field(default_factory=dict, repr=False)  # where cheaply known
+    numbering: str = "given"  # of the classes: given | declared (by the data) | sorted (names)
+    note: str = ""  # what a reader should know of how it was read
 
     def __post_init__(self) -> None:
         """Refuse what no run could use."""

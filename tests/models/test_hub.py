@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import assay
+from assay.models import hub
 from assay.models.hub import hub_model, is_hub_name
 from small_worlds import make_images
 
@@ -33,6 +34,21 @@ def test_wrong_options_are_named_before_anything_is_imported():
 def test_the_missing_extra_is_named():
     with pytest.raises(assay.PrerequisiteError, match=r"pip install .assay\[vision\]"):
         hub_model("timm:resnet18", {}, "x")
+
+
+@pytest.mark.parametrize(
+    ("options", "classes"),
+    [
+        ({}, None),
+        ({"pretrained": True}, ("cat", "dog")),
+        ({"pretrained": True, "classes": ["a", "b"]}, ("a", "b")),
+    ],
+)
+def test_a_library_names_the_classes_of_its_own_weights(monkeypatch, options, classes):
+    built = (torch.nn.Linear(2, 2), None, ["cat", "dog"])
+    monkeypatch.setattr(hub, "ensure_torchvision", lambda: None)
+    monkeypatch.setitem(hub._LIBRARIES, "timm", lambda name, pretrained: built)
+    assert hub_model("timm:any", options, "x").classes == classes
 
 
 @needs_vision

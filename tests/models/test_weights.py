@@ -31,8 +31,18 @@ def test_both_formats_and_the_usual_wrappings(tmp_path: Path, state: dict[str, T
     torch.save({"state_dict": {f"module.{k}": v for k, v in state.items()}}, tmp_path / "c.pt")
     for path in sorted(tmp_path.iterdir()):
         net = _net()
-        load_weights(net, path)
+        said = load_weights(net, path)
         assert all(torch.equal(v, state[k]) for k, v in net.state_dict().items())
+        assert bool(said) == (path.name == "c.pt")
+
+
+def test_what_was_taken_off_is_said(tmp_path: Path, state: dict[str, Tensor]) -> None:
+    inner = {f"module.model.{k}": v for k, v in state.items()}
+    torch.save({"model_state_dict": inner, "epoch": 3, "loss": 0.5}, tmp_path / "best.pt")
+    assert load_weights(_net(), tmp_path / "best.pt") == (
+        "weights of best.pt: taken from `model_state_dict` (`epoch`, `loss` not used), "
+        "`module.` stripped from the keys, `model.` stripped from the keys"
+    )
 
 
 def test_renamed_keys_and_a_missing_step_counter(tmp_path: Path, state: dict[str, Tensor]) -> None:

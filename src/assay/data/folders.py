@@ -3,10 +3,12 @@
 import csv as csv_module
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
+from assay.data.classes import one_each
 from assay.errors import InputError, PrerequisiteError
 from assay.registry import dataset
 from assay.types import Dataset, Sample
@@ -21,7 +23,8 @@ def image_folder(
     """Images in one folder per class.
 
     A class's number is its folder's place in `classes`, the order of the model's outputs; without
-    `classes`, in alphabetical order. Images that lie in no folder have no labels.
+    `classes`, its place among the names that the model has for its classes; where it has none, in
+    alphabetical order. Images that lie in no folder have no labels.
     """
     root = _folder(path)
     files = sorted(f for f in root.rglob("*") if f.suffix.lower() in ENDINGS and f.is_file())
@@ -36,21 +39,14 @@ def image_folder(
         )
     if loose:
         return _dataset(name or root.name, files, None, {}, root)
-    found = sorted({f.relative_to(root).parts[0] for f in files})
-    order = list(classes) if classes else found
-    strange = [c for c in found if c not in order]
-    if strange:
-        raise InputError(
-            f"Expected the folders below `{root}` to be among the classes given, "
-            f"got `{strange[0]}`."
-        )
-    if not classes and len(found) == 1:
-        raise InputError(
-            f"Expected folders of several classes below `{root}`, found only `{found[0]}`: its "
-            f"number cannot be told. Give `classes` in the order of the model's outputs."
-        )
-    labels = [order.index(f.relative_to(root).parts[0]) for f in files]
-    return _dataset(name or root.name, files, labels, dict(enumerate(order)), root)
+    folders = [f.relative_to(root).parts[0] for f in files]
+    found = sorted(set(folders))
+    places = one_each(found, classes, "`classes`") if classes else list(range(len(found)))
+    numbers = dict(zip(found, places, strict=True))
+    labels = [numbers[folder] for folder in folders]
+    names = dict(enumerate(classes)) if classes else dict(enumerate(found))
+    made = _dataset(name or root.name, files, labels, names, root)
+    return made if classes else replace(made, numbering="sorted")
 
 
 @dataset("csv", title="CSV of images")

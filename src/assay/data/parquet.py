@@ -44,7 +44,7 @@ def parquet(
         raise PrerequisiteError(
             f"Expected a parquet file at `{file}`, found none. Check the path or fetch the file."
         )
-    with _opened(file) as source:
+    with opened(file) as source:
         schema = source.schema_arrow
         for column in (image, label):
             if column not in schema.names:
@@ -52,7 +52,7 @@ def parquet(
                     f"Expected a column `{column}` in `{file}`, found {', '.join(schema.names)}. "
                     f"Say which to take with `image=` and `label=`."
                 )
-        _check_image(schema.field(image).type, image, file)
+        check_image(schema.field(image).type, image, file)
         labels = _labels(source, label, file)
         sizes = [source.metadata.row_group(g).num_rows for g in range(source.num_row_groups)]
         classes = _declared(schema, label) or _named(source, schema, labels)
@@ -61,8 +61,9 @@ def parquet(
         modality="image",
         ids=row_ids(len(labels)),
         fetch=_Rows(file, image, labels, [0, *accumulate(sizes)]),
-        fingerprint=_hash(file),
+        fingerprint=hash_file(file),
         classes=classes,
+        numbering="declared",
         labels=dict(zip(row_ids(len(labels)), map(int, labels), strict=True)),
     )
 
@@ -79,25 +80,11 @@ class _Rows:
         row = int(sample)
         group = bisect_right(self.starts, row) - 1
         cell = self._group(group)[row - self.starts[group]].as_py()
-        raw = cell.get("bytes") if isinstance(cell, dict) else cell
-        if not raw:
-            raise InputError(
-                f"Expected image bytes in row {row} of `{self.path}`, got none. Write the images "
-                f"themselves into the file, not only their paths."
-            )
-        try:
-            picture = Image.open(io.BytesIO(raw))
-            picture.load()
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise InputError(
-                f"Expected a readable image in row {row} of `{self.path}`, got {len(raw)} bytes "
-                f"that are none ({type(error).__name__}). Repair or drop that row."
-            ) from error
-        return Sample(input=picture, label=self.labels[row])
+        return Sample(input=decode(cell, row, self.path), label=self.labels[row])
 
     def _group(self, group: int) -> Any:
         if group not in self.groups:
-            with _opened(self.path) as source:
+            with opened(self.path) as source:
                 read = source.read_row_group(group, columns=[self.column])
             self.groups[group] = read[self.column]
             while len(self.groups) > 1 and self._bytes() > CACHE_BYTES:
@@ -109,8 +96,31 @@ class _Rows:
         return sum(group.nbytes for group in self.groups.values())
 
 
+def decode(cell: Any, row: int, path: Path) -> Image.Image:
+    """The image in a cell: encoded bytes, or a struct that holds them.
+
+    Raises:
+        InputError: There are no bytes, or they are no image.
+    """
+    raw = cell.get("bytes") if isinstance(cell, dict) else cell
+    if not raw:
+        raise InputError(
+            f"Expected image bytes in row {row} of `{path}`, got none. Write the images "
+            f"themselves into the file, not only their paths."
+        )
+    try:
+        picture = Image.open(io.BytesIO(raw))
+        picture.load()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise InputError(
+            f"Expected a readable image in row {row} of `{path}`, got {len(raw)} bytes "
+            f"that are none ({type(error).__name__}). Repair or drop that row."
+        ) from error
+    return picture
+
+
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[Any]:
     """The open file; whatever cannot be read becomes an error that names it."""
     try:
         with pq.ParquetFile(path) as source:
@@ -123,7 +133,8 @@ def _opened(path: Path) -> Iterator[Any]:
         ) from error
 
 
-def _check_image(kind: Any, column: str, path: Path) -> None:
+def check_image(kind: Any, column: str, path: Path) -> None:
+    """Refuse a column whose type cannot hold encoded images."""
     if pa.types.is_struct(kind):
         fields = [kind.field(i).name for i in range(kind.num_fields)]
         kind = kind.field("bytes").type if "bytes" in fields else kind
@@ -141,7 +152,11 @@ def _labels(source: Any, column: str, path: Path) -> list[int]:
             f"Expected column `{column}` of `{path}` to hold class numbers, got {kind}. "
             f"Write the position of each class in the model's output."
         )
-    labels: list[int | None] = source.read(columns=[column])[column].to_pylist()
+    return check_numbers(source.read(columns=[column])[column].to_pylist(), column, path)
+
+
+def check_numbers(labels: list[int | None], column: str, path: Path) -> list[int]:
+    """The class numbers of a column, all known and none below 0."""
     wrong = [row for row, value in enumerate(labels) if value is None or value < 0]
     if wrong:
         raise InputError(
@@ -169,6 +184,7 @@ def _named(source: Any, schema: Any, labels: list[int]) -> dict[int, str]:
     return dict(sorted(classes.items())) if len(pairs) == len(classes) else {}
 
 
-def _hash(path: Path) -> str:
+def hash_file(path: Path) -> str:
+    """The SHA-256 of a file's content."""
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

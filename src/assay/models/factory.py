@@ -51,8 +51,7 @@ def describe(
     net: nn.Module, options: Mapping[str, Any], name: str, prepare: Prepare | None = None
 ) -> Model:
     """A network with its weights and all that was said of it; `prepare` where nothing was."""
-    if options.get("weights"):
-        load_weights(net, options["weights"])
+    loaded = load_weights(net, options["weights"]) if options.get("weights") else ""
     prepare = _prepare(options) or prepare
     wrapped = model(
         net,
@@ -65,6 +64,7 @@ def describe(
         prepare=prepare,
     )
     wrapped.checkpoint = str(options.get("checkpoint", ""))
+    wrapped.card = {"weights": loaded} if loaded else {}
     return wrapped
 
 

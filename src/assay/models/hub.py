@@ -12,6 +12,8 @@ from assay.models.shim import ensure_torchvision as ensure_torchvision
 from assay.pixels import Pixels, Preprocess
 from assay.types import Model
 
+Built = tuple[nn.Module, Preprocess | None, list[str]]  # and the names of the classes, where known
+
 
 def is_hub_name(name: str) -> bool:
     """Whether a name stands for a network of another library."""
@@ -34,11 +36,14 @@ def hub_model(name: str, options: Mapping[str, Any], label: str) -> Model:
         if option not in (*DESCRIPTION, "pretrained"):
             raise unknown(f"option of model `{name}`:", option, [*DESCRIPTION, "pretrained"])
     ensure_torchvision()
-    net, prepare = _LIBRARIES[library](wanted, bool(options.get("pretrained", False)))
+    pretrained = bool(options.get("pretrained", False))
+    net, prepare, names = _LIBRARIES[library](wanted, pretrained)
+    if pretrained and names and "weights" not in options:  # other weights may have other classes
+        options = {"classes": names, **options}
     return describe(net, options, label, prepare)
 
 
-def _timm(name: str, pretrained: bool) -> tuple[nn.Module, Preprocess]:
+def _timm(name: str, pretrained: bool) -> Built:
     try:
         import timm
     except ModuleNotFoundError:
@@ -49,10 +54,11 @@ def _timm(name: str, pretrained: bool) -> tuple[nn.Module, Preprocess]:
     said = timm.data.resolve_model_data_config(net)
     size = int(said["input_size"][-1])
     pixels = Pixels(tuple(said["mean"]), tuple(said["std"]))
-    return net, Preprocess(size, pixels, resize=round(size / said.get("crop_pct", 1.0)))
+    prepare = Preprocess(size, pixels, resize=round(size / said.get("crop_pct", 1.0)))
+    return net, prepare, list(getattr(net, "pretrained_cfg", {}).get("label_names") or ())
 
 
-def _torchvision(name: str, pretrained: bool) -> tuple[nn.Module, Preprocess | None]:
+def _torchvision(name: str, pretrained: bool) -> Built:
     from torchvision import models
 
     if name not in models.list_models():
@@ -64,9 +70,10 @@ def _torchvision(name: str, pretrained: bool) -> tuple[nn.Module, Preprocess | N
     )
     said = weights.transforms()
     if not hasattr(said, "crop_size"):  # detection and video networks have another way in
-        return net, None
+        return net, None, []
     pixels = Pixels(tuple(said.mean), tuple(said.std))
-    return net, Preprocess(int(said.crop_size[0]), pixels, resize=int(said.resize_size[0]))
+    prepare = Preprocess(int(said.crop_size[0]), pixels, resize=int(said.resize_size[0]))
+    return net, prepare, list(weights.meta.get("categories", ()))
 
 
 def _fetch(name: str, build: Callable[[], nn.Module]) -> nn.Module:
@@ -78,7 +85,7 @@ def _fetch(name: str, build: Callable[[], nn.Module]) -> nn.Module:
         ) from error
 
 
-_LIBRARIES: dict[str, Callable[[str, bool], tuple[nn.Module, Preprocess | None]]] = {
+_LIBRARIES: dict[str, Callable[[str, bool], Built]] = {
     "timm": _timm,
     "torchvision": _torchvision,
 }

@@ -15,7 +15,7 @@ from assay.errors import InputError, PrerequisiteError
 
 def load_weights(
     net: nn.Module, path: str | Path, *, rename: Callable[[str], str] | None = None
-) -> None:
+) -> str:
     """Load safetensors or a `torch.save`d state dict into the network; every key must fit.
 
     Args:
@@ -23,11 +23,16 @@ def load_weights(
         path: A `.safetensors` file or a checkpoint that holds nothing but tensors.
         rename: From a key of the file to the network's own name for it.
 
+    Returns:
+        What was taken off before the keys did fit, in words; nothing where nothing was.
+
     Raises:
         PrerequisiteError: There is no such file.
         InputError: The file cannot be read, or its tensors do not fit the network.
     """
-    given = _unprefixed(read_weights(path), net)
+    named, taken_off = _unwrapped(path)
+    given, stripped = _unprefixed(named, net)
+    taken_off += stripped
     if rename:
         given = {rename(key): tensor for key, tensor in given.items()}
     expected = net.state_dict()
@@ -41,10 +46,15 @@ def load_weights(
             f"Give the weights of this architecture."
         )
     net.load_state_dict(given)
+    return f"weights of {Path(path).name}: {', '.join(taken_off)}" if taken_off else ""
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
     """The tensors of a file by name, out of the wrappings training scripts put around them."""
+    return _unwrapped(path)[0]
+
+
+def _unwrapped(path: str | Path) -> tuple[dict[str, Tensor], list[str]]:
     path = Path(path).expanduser()
     if not path.is_file():
         raise PrerequisiteError(
@@ -72,10 +82,15 @@ def _read(path: Path) -> Any:
         ) from error
 
 
-def _state(loaded: Any, path: Path) -> dict[str, Tensor]:
+def _state(loaded: Any, path: Path) -> tuple[dict[str, Tensor], list[str]]:
+    """The state dict, out of the wrappings training scripts put around it, and what these were."""
+    taken_off = []
     for wrapping in ("state_dict", "model_state_dict", "model"):
         if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapping), Mapping):
+            rest = [f"`{key}`" for key in loaded if key != wrapping]
+            ignored = f" ({_some(rest)} not used)" if rest else ""
             loaded = loaded[wrapping]
+            taken_off.append(f"taken from `{wrapping}`{ignored}")
     if not isinstance(loaded, Mapping) or not loaded:
         raise InputError(
             f"Expected `{path}` to hold tensors by name, got {type(loaded).__name__}. "
@@ -87,16 +102,18 @@ def _state(loaded: Any, path: Path) -> dict[str, Tensor]:
                 f"Expected `{path}` to hold tensors by name, got {type(tensor).__name__} at "
                 f"`{key}`. Save `net.state_dict()`."
             )
-    return dict(loaded)
+    return dict(loaded), taken_off
 
 
-def _unprefixed(named: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
-    """The tensors without the prefixes that wrappers put before all of their names."""
+def _unprefixed(named: dict[str, Tensor], net: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors without the prefixes that wrappers put before all of their names, and these."""
+    taken_off = []
     for prefix in ("module.", "model."):  # of wrappers that training scripts use
         own = all(key.startswith(prefix) for key in net.state_dict())
         if not own and all(key.startswith(prefix) for key in named):
             named = {key.removeprefix(prefix): tensor for key, tensor in named.items()}
-    return named
+            taken_off.append(f"`{prefix}` stripped from the keys")
+    return named, taken_off
 
 
 def _faults(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:

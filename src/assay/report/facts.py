@@ -80,6 +80,7 @@ def models(manifest: About) -> list[Card]:
         rows = [
             ("checkpoint", _plain(about.get("checkpoint"))),
             ("weights", _hash(about.get("weights_hash"))),
+            *_said("weights file", about.get("card", {}).get("weights")),
             ("parameters", f"{count:,}" if isinstance(count, int) else _plain(count)),
             ("micro-batch", _plain(about.get("micro_batch"))),
             ("prepared", _plain(about.get("prepared"))),
@@ -97,9 +98,15 @@ def datasets(manifest: About) -> list[Card]:
         rows = (
             ("samples", _plain(about.get("n"))),
             ("fingerprint", _hash(about.get("fingerprint"))),
+            *_said("read", about.get("note")),
         )
         cards.append(Card(name, "", "", tuple(t for t in (about.get("modality"),) if t), rows))
     return cards
+
+
+def _said(term: str, value: str | None) -> Rows:
+    """A row where there is something to say."""
+    return ((term, value),) if value else ()
 
 
 def setup(manifest: About, cells: Sequence[About]) -> Rows:

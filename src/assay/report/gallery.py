@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from assay.store import Store
+from assay.store import Store, file_name
 
 Array = np.ndarray[Any, Any]
 Section = tuple[str, str, str]  # dataset, model, checkpoint
@@ -184,7 +184,7 @@ def _previews(
     store: Store, manifest: Mapping[str, Any], section: Section
 ) -> dict[str, dict[str, Any]]:
     """By sample. A prediction is kept only where it is known whose it is."""
-    found = Store.read_json(store.path("previews", f"{section[0]}.json")) or []
+    found = Store.read_json(store.path("previews", f"{file_name(section[0])}.json")) or []
     models = {s["model"] for s in manifest["shards"] if s["dataset"] == section[0]}
     previews = {}
     for entry in found:

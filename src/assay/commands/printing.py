@@ -1,0 +1,86 @@
+"""What a run says on the terminal: how it was read, what it costs, who comes first, what failed."""
+
+import itertools
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+
+def print_notes(console: Console, manifest: dict[str, Any]) -> None:
+    """How data and weights were read, where that was not said but found."""
+    for name, about in manifest["datasets"].items():
+        if about.get("note"):
+            console.print(f"{name}: {about['note']}.", markup=False, soft_wrap=True)
+    for name, about in manifest["models"].items():
+        if about.get("card", {}).get("weights"):
+            console.print(f"{name}: {about['card']['weights']}.", markup=False, soft_wrap=True)
+
+
+def print_accuracy(console: Console, manifest: dict[str, Any]) -> None:
+    """How often each network is right, and a warning where that is hardly above chance."""
+    for row in manifest["clean"]:
+        right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
+        console.print(f"{row['model']} is {right}", markup=False)
+        if row["accuracy"] < 2 * row["chance"]:
+            console.print(
+                "That is below twice chance: labels or normalisation probably do not fit the "
+                "model.",
+                style="yellow",
+            )
+
+
+def print_answer(console: Console, results: Any) -> None:
+    """The order of the methods, per dataset and model."""
+    board, manifest = results.leaderboard(), results.manifest
+    for dataset, model in itertools.product(manifest["datasets"], manifest["models"]):
+        rows = [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
+        title = f"{dataset}, {model}: provisional order by mean rank over the protocols"
+        table = Table(title=escape(title))
+        for column in ("", "method", "mean rank", "95 %", "first in resamples"):
+            table.add_column(
+                column, justify="left" if column == "method" else "right", overflow="fold"
+            )
+        for row in rows:
+            control = " (control)" if manifest["methods"][row["method"]]["control"] else ""
+            table.add_row(
+                f"{row['position']:g}",
+                escape(row["method"] + control),
+                f"{row['mean_rank']:.2f}",
+                f"{row['low']:.1f} to {row['high']:.1f}",
+                f"{row['first_share']:.0%}",
+            )
+        if rows:
+            console.print(table)
+
+
+def print_failures(console: Console, failures: list[dict[str, Any]]) -> None:
+    """What failed, each message once."""
+    console.print(f"[red]{len(failures)} cells failed[/red]; the others are kept:")
+    for message in dict.fromkeys(f["message"] for f in failures):
+        cells = [f"{f['method']} x {f['protocol']}" for f in failures if f["message"] == message]
+        more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+        console.print(f"  {', '.join(cells[:3])}{more}: {message}", markup=False)
+
+
+def forecast_table(found: Any) -> Table:
+    """The forward passes of a run, by protocol and method, and its time."""
+    from assay.models.prepare import LOOK
+
+    table = Table(title="What the run will cost")
+    for column in ("", "forward passes", "of these shared by all methods"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, rows in found.rows.items():
+        table.add_row(escape(name), f"{rows:,}", f"{found.shared.get(name, 0):,}")
+    table.add_section()
+    for name, rows in found.method_rows.items():
+        table.add_row(escape(f"explaining: {name}"), f"{rows:,}", "")
+    table.add_section()
+    table.add_row("a look at each network, per process", f"{LOOK * found.looks:,}", "")
+    table.add_row("all forward passes", f"{found.forwards:,}", f"{sum(found.shared.values()):,}")
+    table.add_row("calls of the network", f"{found.calls:,}", "")
+    if found.seconds is not None:
+        minutes, seconds = divmod(round(found.seconds), 60)
+        table.add_row("estimated time", f"{minutes} min {seconds:02d} s", "")
+    return table

@@ -1,0 +1,75 @@
+"""Does a plug-in keep the rules? Every check on small made-up worlds, one finding per check."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay import registry
+from assay.conformance import methods, protocols
+from assay.conformance.worlds import Fault
+from assay.errors import InputError, NotApplicable, unknown
+from assay.imports import is_address, load_object
+
+KINDS: dict[str, tuple[Sequence[Callable[..., None]], Sequence[Callable[[], Any]]]] = {
+    "method": (methods.CHECKS, methods.WORLDS),
+    "protocol": (protocols.CHECKS, protocols.WORLDS),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found: `ok`, `n/a` or `FAILED`, and why."""
+
+    check: str
+    status: str
+    reason: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the plug-in breaks this rule."""
+        return self.status == "FAILED"
+
+
+def examine(name: str) -> Iterator[Finding]:
+    """Run every check on a method or protocol, by its name or address.
+
+    Raises:
+        InputError: There is no such plug-in, or it cannot be imported.
+    """
+    kind = _kind(name)
+    registry.get(kind, name)  # its mistakes are said before anything is checked
+    checks, worlds = KINDS[kind]
+    return (_finding(check, worlds, name) for check in checks)
+
+
+def _kind(name: str) -> str:
+    if not is_address(name):
+        for kind in KINDS:
+            if name in registry.names(kind):
+                return kind
+        raise unknown(
+            "method or protocol", name, [n for kind in KINDS for n in registry.names(kind)]
+        )
+    found, _ = load_object(name)
+    kind = getattr(getattr(found, "__assay__", None), "kind", "method")
+    if kind not in KINDS:
+        raise InputError(f"Expected `{name}` to be a method or a protocol, got a {kind}.")
+    return str(kind)
+
+
+def _finding(check: Callable[..., None], worlds: Sequence[Callable[[], Any]], name: str) -> Finding:
+    """Held if it holds in some world and is broken in none."""
+    said = (check.__doc__ or check.__name__).split("\n")[0].rstrip(".")
+    reasons = []
+    for make in worlds:
+        try:
+            check(make(), name)
+        except NotApplicable as reason:
+            reasons.append(str(reason).rstrip("."))
+        except Fault as fault:
+            return Finding(said, "FAILED", f"{fault} ({make.__name__})")
+        except Exception as error:  # the plug-in's own
+            return Finding(said, "FAILED", f"{type(error).__name__}: {error} ({make.__name__})")
+    if len(reasons) == len(worlds):
+        return Finding(said, "n/a", "; ".join(dict.fromkeys(reasons)))
+    return Finding(said, "ok")

@@ -1,0 +1,146 @@
+"""The rules of a method, each a function of a small world and a method as a suite writes it.
+
+A check returns where the rule holds, raises `Fault` where it is broken, and `NotApplicable` where
+the method does not apply. Methods of this package must agree in every bit; others, which may call
+the network as they like, up to rounding.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.conformance.worlds import (
+    Fault,
+    World,
+    linear_image_model,
+    linear_vector_model,
+    small_image_network,
+    words_in_a_bag,
+    words_in_a_network,
+)
+from assay.errors import NotApplicable
+from assay.interventions import engine_of
+from assay.methods import attribute
+from assay.registry import Passes
+from assay.spec import choose_one
+from assay.types import Batch
+
+ROUNDING = 1e-4  # of a method's largest value, for methods from outside
+
+
+def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
+    """The maps of a method.
+
+    Raises:
+        NotApplicable: It needs what the world does not have.
+    """
+    choice = choose_one("method", item)
+    has = world.model.capabilities | {"labels", "truth", world.model.modality}
+    needs = choice.plugin.required(choice.options)
+    missing = needs - has
+    if missing:
+        raise NotApplicable(f"needs {', '.join(sorted(missing))}")
+    if choice.plugin.own and not choice.plugin.noise and world.model.tokens and "text" not in needs:
+        raise NotApplicable("says nothing of texts: declare needs=['text'] to have them tried")
+    with world.model.evaluating(), torch.no_grad():
+        return attribute(world.model, batch or world.batch, choice)
+
+
+def maps_are_whole(world: World, item: Any) -> None:
+    """Maps have the right shape and type, and finite values."""
+    maps = explain(world, item)
+    expected = (len(world.batch), *world.batch.map_shape)
+    if tuple(maps.shape) != expected:
+        raise Fault(f"expected maps of shape {expected}, got {tuple(maps.shape)}")
+    if maps.dtype != world.batch.dtype:
+        raise Fault(f"expected {world.batch.dtype}, as the inputs are, got {maps.dtype}")
+    if not bool(torch.isfinite(maps).all()):
+        raise Fault("expected finite maps, got NaN or inf")
+    if maps.requires_grad:
+        raise Fault("the maps still require gradients: detach them")
+
+
+def nothing_is_left_behind(world: World, item: Any) -> None:
+    """Inputs and weights are not changed; no hook and no gradient stays."""
+    net, batch = world.model.net, world.batch
+    inputs, weights = batch.inputs.clone(), {k: v.clone() for k, v in net.state_dict().items()}
+    explain(world, item)
+    if not torch.equal(batch.inputs, inputs):
+        raise Fault("the inputs were changed: work on a clone")
+    changed = [k for k, v in net.state_dict().items() if not torch.equal(weights[k], v)]
+    if changed:
+        raise Fault(f"the weights `{changed[0]}` were changed")
+    kept = [name for name, p in net.named_parameters() if p.grad is not None]
+    if kept:
+        raise Fault(f"a gradient was left on `{kept[0]}`: use torch.autograd.grad")
+    hooked = [n for n, m in net.named_modules() if m._forward_hooks or m._backward_hooks]
+    if hooked:
+        raise Fault(f"a hook was left on `{hooked[0]}`: remove it in a `finally`")
+
+
+def neighbours_do_not_matter(world: World, item: Any) -> None:
+    """A map does not depend on the order of the batch, or on who else is in it."""
+    together = explain(world, item)
+    order = [3, 0, 4, 2, 1]
+    if not _same(explain(world, item, world.batch.select(order)), together[order], item):
+        raise Fault("in another order the samples get other maps")
+    alone = [explain(world, item, world.batch.select([b])) for b in range(len(together))]
+    if not _same(torch.cat(alone), together, item):
+        raise Fault("a sample alone gets another map than in a batch")
+
+
+def a_seed_decides(world: World, item: Any) -> None:
+    """The same call gives the same maps: randomness comes from `batch.draw`."""
+    if not _same(explain(world, item), explain(world, item), item):
+        raise Fault("twice the same call gave different maps: draw with `batch.draw`")
+
+
+def passes_are_as_declared(world: World, item: Any) -> None:
+    """The network passes are as many as `passes` declares, with the engine of a run at hand."""
+    choice, rows = choose_one("method", item), []
+    world.model.micro_batch = 1
+    explain(world, item)
+    engine = engine_of(world.model, world.batch)
+    asked = engine.counter.rows
+    net = world.model.prepared.net if choice.plugin.intervenes else world.model.net
+    handle = net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
+    try:
+        explain(world, item, engine.lent())
+    finally:
+        handle.remove()
+    declared, samples = choice.passes, len(world.batch)
+    if choice.plugin.intervenes and sum(rows) != engine.counter.rows - asked:
+        raise Fault("it asks the network beside the engine")
+    if declared.forward is None or (choice.plugin.intervenes and len(world.batch.map_shape) == 1):
+        return  # as many as the sample has units
+    if choice.plugin.own and declared == Passes() and rows:
+        each = sum(rows) / samples
+        raise NotApplicable(f"declares no `passes`; it makes {each:g} a sample")
+    if sum(rows) != declared.forward * samples:
+        raise Fault(
+            f"declares {declared.forward} forward passes a sample, makes {sum(rows) / samples:g}"
+        )
+
+
+def _same(one: Tensor, other: Tensor, item: Any) -> bool:
+    if not choose_one("method", item).plugin.own:
+        return torch.equal(one, other)
+    scale = float(other.abs().max()) if other.numel() else 0.0
+    return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=ROUNDING * scale)
+
+
+CHECKS = (
+    maps_are_whole,
+    nothing_is_left_behind,
+    neighbours_do_not_matter,
+    a_seed_decides,
+    passes_are_as_declared,
+)
+WORLDS = (
+    small_image_network,
+    linear_image_model,
+    linear_vector_model,
+    words_in_a_bag,
+    words_in_a_network,
+)

@@ -1,0 +1,216 @@
+"""Networks and samples in miniature, with known or knowable answers."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.data.memory import as_dataset
+from assay.models.prepare import prepare_network
+from assay.models.token_classifier import SPECIAL, TokenClassifier, Vocabulary
+from assay.models.wrap import model as as_model
+from assay.types import Batch, Model, Tokenize
+
+
+class Fault(Exception):
+    """A rule that a plug-in breaks, in words."""
+
+
+class SmallNet(nn.Module):
+    """Two convolutions with batch-norm, a pool and a head: an image network in miniature."""
+
+    def __init__(self, classes: int = 4, width: int = 8) -> None:
+        """Random weights."""
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, width, 3, padding=1)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.relu1 = nn.ReLU()
+        self.pool = nn.MaxPool2d(2)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.relu2 = nn.ReLU()
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 3, H, W] to logits [B, classes]."""
+        x = self.pool(self.relu1(self.bn1(self.conv1(x))))
+        logits: Tensor = self.head(self.relu2(self.bn2(self.conv2(x))).mean((2, 3)))
+        return logits
+
+
+class LinearImages(nn.Module):
+    """f(x) = <w, x> on images of 8 pixels a side."""
+
+    def __init__(self, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+        """Random weights."""
+        super().__init__()
+        torch.manual_seed(seed)
+        self.weight = nn.Parameter(torch.randn(3, 3, 8, 8, dtype=dtype) / 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 3, 8, 8] to logits [B, 3]."""
+        return torch.einsum("bchw,kchw->bk", x, self.weight)
+
+
+def make_net(seed: int = 0, classes: int = 4) -> SmallNet:
+    """A small network whose batch-norm statistics are not the initial ones."""
+    torch.manual_seed(seed)
+    net = SmallNet(classes)
+    net.train()
+    with torch.no_grad():
+        for _ in range(3):
+            net(torch.randn(16, 3, 16, 16))
+    return net.eval()
+
+
+def make_images(n: int, seed: int = 1, size: int = 16) -> tuple[Tensor, Tensor]:
+    """Noise and labels below 4."""
+    generator = torch.Generator().manual_seed(seed)
+    return (
+        torch.randn(n, 3, size, size, generator=generator),
+        torch.randint(0, 4, (n,), generator=generator),
+    )
+
+
+@dataclass(frozen=True)
+class World:
+    """A model with samples whose truth is known, or taken as known."""
+
+    model: Model
+    batch: Batch
+
+
+def small_image_network() -> World:
+    """Five images under a small convolutional network; the truth is noise."""
+    x, y = make_images(5)
+    truth = torch.rand(5, 16, 16, generator=torch.Generator().manual_seed(2))
+    return _world(make_net(), x, y, truth)
+
+
+def linear_image_model() -> World:
+    """Five images under f(x) = w x; the truth is w x."""
+    net, (x, y) = LinearImages(), make_images(5, size=8)
+    return _world(net, x, y % 3, (x * net.weight[y % 3]).sum(1).detach())
+
+
+def linear_vector_model() -> World:
+    """Five vectors under f(x) = w x; the truth is w x."""
+    torch.manual_seed(0)
+    net, x, y = nn.Linear(9, 3, bias=False), torch.randn(5, 9), torch.arange(5) % 3
+    return _world(net, x, y, (x * net.weight[y]).detach())
+
+
+def _world(net: nn.Module, x: Tensor, y: Tensor, truth: Tensor) -> World:
+    dataset = as_dataset((x, y, truth))
+    model = replace(as_model(net), modality=dataset.modality)
+    with model.evaluating(), torch.no_grad():
+        prepare_network(model, x[:1])
+    return World(model, dataset.batch(dataset.ids))
+
+
+GOOD, BAD = ("good", "fine", "great", "lovely"), ("bad", "poor", "awful", "dull")
+PLAIN = ("the", "film", "was", "a", "story", "with", "one", "actor", "and", "music", ".")
+
+
+def make_texts(n: int, seed: int = 0) -> tuple[list[str], list[int]]:
+    """Sentences of 4 to 12 words, good or bad by two of them."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(words: tuple[str, ...]) -> str:
+        return words[int(torch.randint(len(words), (1,), generator=generator))]
+
+    texts = []
+    for i in range(n):
+        length = int(torch.randint(4, 13, (1,), generator=generator))
+        tell = set(torch.randperm(length, generator=generator)[:2].tolist())
+        texts.append(
+            " ".join(draw((BAD, GOOD)[i % 2] if j in tell else PLAIN) for j in range(length))
+        )
+    return texts, [i % 2 for i in range(n)]
+
+
+def bag_of_words(dtype: torch.dtype = torch.float32, hidden: int = 0) -> Model:
+    """f(text) = the sum of its words' own weights; with hidden units no such sum."""
+    vocabulary = Vocabulary.of([" ".join((*GOOD, *BAD, *PLAIN))])
+    torch.manual_seed(0)
+    net = TokenClassifier(len(vocabulary.words), 2, 8, hidden, pool="sum").to(dtype)
+    with torch.no_grad():
+        net.head.bias.zero_()
+        net.head.weight[1] = -net.head.weight[0]  # for one class is against the other
+        net.embedding.weight[: len(SPECIAL)] = 0  # only words speak
+        net.embedding.weight *= 3
+    return as_model(net.eval(), prepare=vocabulary.tokenize(), name="bag")
+
+
+def word_shares(model: Model, ids: Tensor, targets: Tensor) -> Tensor:  # [B, T]
+    """Each word's own share of the target's logit in a bag of words: the exact map."""
+    net: Any = model.net
+    weights = net.head.weight[targets]  # [B, D]
+    found: Tensor = (net.embedding(ids) * weights[:, None]).sum(-1).detach()
+    return found
+
+
+def words_in_a_bag() -> World:
+    """Five texts of different lengths under a bag of words; the truth is each word's share."""
+    return _text_world(bag_of_words())
+
+
+def words_in_a_network() -> World:
+    """Five texts under a network with a hidden layer."""
+    return _text_world(bag_of_words(hidden=6))
+
+
+def _text_world(model: Model) -> World:
+    texts, labels = make_texts(5)
+    ids = padded(model, texts)
+    truth = torch.zeros(ids.shape)
+    if isinstance(model.net.get_submodule("hidden"), nn.Identity):
+        truth = word_shares(model, ids, torch.tensor(labels))
+    dataset = as_dataset((ids, labels, truth), tokens=True)
+    with model.evaluating(), torch.no_grad():
+        prepare_network(model, ids[:1])
+    return World(model, dataset.batch(dataset.ids, tokens=model.tokens))
+
+
+def padded(model: Model, texts: list[str]) -> Tensor:  # [B, T]
+    """The texts' token ids, all as long as the longest."""
+    prepare = model.prepare
+    if not isinstance(prepare, Tokenize):
+        raise TypeError("Expected a model of texts.")
+    longest = max(len(prepare.encode(text)) for text in texts)
+    return torch.stack([replace(prepare, length=longest)(text) for text in texts])
+
+
+@dataclass(frozen=True)
+class Exam:
+    """A network that is right on every sample, so that accuracy can fall, and the exact maps."""
+
+    net: nn.Module | Model
+    x: Any  # tensors, or texts
+    y: Tensor
+    truth: Tensor
+
+
+def linear_images() -> Exam:
+    """Twelve images under f(x) = w x."""
+    net, (x, _) = LinearImages(), make_images(12, size=8)
+    y = net(x).argmax(1)
+    return Exam(net, x, y, (x * net.weight[y]).sum(1).detach())
+
+
+def linear_vectors() -> Exam:
+    """Twelve vectors under f(x) = w x."""
+    torch.manual_seed(0)
+    net, x = nn.Linear(16, 3, bias=False), torch.randn(12, 16)
+    y = net(x).argmax(1)
+    return Exam(net, x, y, (x * net.weight[y]).detach())
+
+
+def linear_texts() -> Exam:
+    """Twelve texts of different lengths under a bag of words."""
+    model, (texts, _) = bag_of_words(), make_texts(12)
+    ids = padded(model, texts)
+    with torch.no_grad():
+        y = model(ids).argmax(1)
+    return Exam(model, texts, y, word_shares(model, ids, y))

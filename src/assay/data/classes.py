@@ -1,0 +1,203 @@
+"""Class numbers: the classes of a dataset found by name among those of a model."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from assay.errors import InputError
+from assay.types import Dataset, Model, Sample
+
+CURE = (
+    "Say the order of the model's outputs: `--classes`, or `classes:` of the model or the folder."
+)
+
+
+def agree(dataset: Dataset, models: Mapping[str, Model]) -> Dataset:
+    """The dataset with its classes numbered as the models that will see it number them.
+
+    Numbers that were given are left alone. Names are looked up among the classes of the models;
+    where no model names its classes, names count in alphabetical order, or as the dataset declares
+    them. `note` says which.
+
+    Raises:
+        InputError: A name is not among the model's, fits two classes, or two models disagree.
+    """
+    if dataset.numbering == "given" or not dataset.classes:
+        return dataset
+    found: dict[str, dict[int, int]] = {}
+    for name, model in models.items():
+        if model.classes and not _counted(model.classes):
+            places = _places(dataset, name, model.classes)
+            if places is not None:
+                found[name] = places
+    for name, places in found.items():
+        first = next(iter(found))
+        if places != found[first]:
+            raise InputError(
+                f"Models `{first}` and `{name}` have the classes of `{dataset.name}` in different "
+                f"orders, but its labels can follow only one. Run them one by one."
+            )
+    if found:
+        named = " and ".join(f"`{name}`" for name in found)
+        return renumber(dataset, next(iter(found.values())), f"by the names in model {named}")
+    return _unmatched(dataset)
+
+
+def renumber(dataset: Dataset, places: Mapping[int, int], note: str) -> Dataset:
+    """The same samples with other class numbers; where they differ, it is another dataset."""
+    said = replace(dataset, note=f"class numbers: {note}", numbering="given")
+    if all(old == new for old, new in places.items()):
+        return said
+    inner = dataset.fetch
+
+    def fetch(sample: str) -> Sample:
+        read = inner(sample)
+        return read if read.label is None else replace(read, label=places[read.label])
+
+    order = hashlib.sha256(f"{dataset.fingerprint}{sorted(places.items())}".encode())
+    return replace(
+        said,
+        fetch=fetch,
+        classes={places[number]: name for number, name in dataset.classes.items()},
+        labels={sample: places[label] for sample, label in dataset.labels.items()},
+        fingerprint=order.hexdigest()[:16],
+    )
+
+
+def look_up(names: Sequence[str], classes: Sequence[str], whose: str) -> list[set[int]]:
+    """For each name the classes it may mean: those spelled so, else those with a synonym in common.
+
+    Case does not count; blanks, underscores and hyphens are alike; synonyms stand between commas,
+    and the first counts most.
+
+    Raises:
+        InputError: Two names mean the same class.
+    """
+    whole, first, parts = (_index(classes, how) for how in (_whole, _first, _parts))
+    meant = []
+    for name in names:
+        together: set[int] = set().union(*(parts.get(part, set()) for part in _parts(name)))
+        exact = whole.get(_key(name)) or first.get(_first(name)[0], set()) & together
+        meant.append(exact or together)
+    taken: dict[int, str] = {}
+    for name, numbers in zip(names, meant, strict=True):
+        for number in numbers if len(numbers) == 1 else ():
+            if number in taken:
+                raise InputError(
+                    f"Expected each class once, but `{taken[number]}` and `{name}` both mean "
+                    f"`{classes[number]}` of {whose}. Put them together."
+                )
+            taken[number] = name
+    return meant
+
+
+def one_each(names: Sequence[str], classes: Sequence[str], whose: str) -> list[int]:
+    """The number of every name among `classes`.
+
+    Raises:
+        InputError: A name is not there, or fits several.
+    """
+    meant = look_up(names, classes, whose)
+    strange = [name for name, numbers in zip(names, meant, strict=True) if not numbers]
+    if strange:
+        none = "none" if len(strange) == len(names) else f"{len(names) - len(strange)}"
+        raise InputError(
+            f"Expected the classes {_some(names)} to be among those of {whose} "
+            f"({_some(classes)}): {none} of {len(names)} are, `{strange[0]}` is not. {CURE}"
+        )
+    for name, numbers in zip(names, meant, strict=True):
+        if len(numbers) > 1:
+            several = " and ".join(f"{n} (`{classes[n]}`)" for n in sorted(numbers))
+            raise InputError(f"`{name}` may be class {several} of {whose}. Rename it to one.")
+    return [next(iter(numbers)) for numbers in meant]
+
+
+def check_labels(dataset: Dataset, model: str, outputs: int) -> None:
+    """Refuse labels that the model has no output for.
+
+    Raises:
+        InputError: A label is not below the number of outputs.
+    """
+    wrong = next(((s, n) for s, n in dataset.labels.items() if n >= outputs), None)
+    if wrong is None:
+        return
+    sample, number = wrong
+    name = f" (`{dataset.classes[number]}`)" if number in dataset.classes else ""
+    raise InputError(
+        f"Expected labels below {outputs}, the number of classes of model `{model}`, got "
+        f"{number}{name} for sample `{sample}` of `{dataset.name}`, which has "
+        f"{len(set(dataset.labels.values()))} classes. {CURE}"
+    )
+
+
+def _places(dataset: Dataset, model: str, classes: Sequence[str]) -> dict[int, int] | None:
+    """From the dataset's numbers to the model's; None where the names do not tell."""
+    numbers, names = list(dataset.classes), list(dataset.classes.values())
+    whose = f"model `{model}`"
+    if dataset.numbering == "sorted":
+        return dict(zip(numbers, one_each(names, classes, whose), strict=True))
+    meant = [
+        {number} if number in fits else fits  # two of one name: the declared number decides
+        for number, fits in zip(numbers, look_up(names, classes, whose), strict=True)
+    ]
+    if all(len(fits) == 1 for fits in meant):
+        return {number: next(iter(fits)) for number, fits in zip(numbers, meant, strict=True)}
+    moved = [name for n, name, fits in zip(numbers, names, meant, strict=True) if fits - {n}]
+    if moved:
+        unknown = next(name for name, fits in zip(names, meant, strict=True) if len(fits) != 1)
+        raise InputError(
+            f"Dataset `{dataset.name}` and {whose} order their classes differently (`{moved[0]}`), "
+            f"and the place of `{unknown}` cannot be told. {CURE}"
+        )
+    return None
+
+
+def _unmatched(dataset: Dataset) -> Dataset:
+    names = list(dataset.classes.values())
+    if dataset.numbering == "declared":
+        return replace(dataset, note="class numbers: as the dataset declares them")
+    if all(name.isdecimal() for name in names):
+        own = {number: int(name) for number, name in dataset.classes.items()}
+        return renumber(dataset, own, "the names are numbers")
+    if len(names) == 1:
+        raise InputError(
+            f"Expected several classes in `{dataset.name}`, found only `{names[0]}`: its number "
+            f"cannot be told. {CURE}"
+        )
+    return replace(dataset, note=f"class numbers: alphabetical order ({_some(names)})")
+
+
+def _counted(classes: Sequence[str]) -> bool:
+    """Whether the names are only the numbers, as where just their count was said."""
+    return all(name == str(number) for number, name in enumerate(classes))
+
+
+def _index(classes: Sequence[str], how: Callable[[str], list[str]]) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for number, name in enumerate(classes):
+        for key in how(name):
+            found.setdefault(key, set()).add(number)
+    return found
+
+
+def _key(text: str) -> str:
+    return re.sub(r"[\s_-]+", " ", text).strip().casefold()
+
+
+def _whole(name: str) -> list[str]:
+    return [_key(name)]
+
+
+def _first(name: str) -> list[str]:
+    return [_key(name.split(",")[0])]
+
+
+def _parts(name: str) -> list[str]:
+    return [key for key in map(_key, name.split(",")) if key]
+
+
+def _some(names: Iterable[str], shown: int = 5) -> str:
+    names = list(names)
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

@@ -1,0 +1,180 @@
+"""`assay doctor NAME`: every rule is seen to be broken by a plug-in made to break it."""
+
+import pytest
+
+from assay.conformance import examine
+
+METHODS = """
+import torch
+import assay
+
+def good(model, batch):
+    "The gradient."
+    x = batch.inputs.clone().requires_grad_(True)
+    return torch.autograd.grad(model(x).gather(1, batch.targets[:, None]).sum(), x)[0]
+
+def wrong_shape(model, batch):
+    return batch.inputs.new_zeros(len(batch), 2)
+
+def infinite(model, batch):
+    return batch.inputs / 0
+
+def double(model, batch):
+    return batch.inputs.double()
+
+def changes_inputs(model, batch):
+    return batch.inputs.add_(1)
+
+def leaves_gradients(model, batch):
+    model.net.requires_grad_(True)
+    model(batch.inputs).sum().backward()
+    return batch.inputs
+
+def leaves_a_hook(model, batch):
+    model.net.register_forward_hook(lambda *a: None)
+    return batch.inputs
+
+def leans_on_neighbours(model, batch):
+    return batch.inputs - batch.inputs.mean(0)
+
+def moody(model, batch):
+    return torch.rand(batch.inputs.shape)
+
+def raises(model, batch):
+    raise KeyError("nowhere")
+
+@assay.method("costly", passes=lambda o: assay.registry.Passes(forward=3))
+def costly(model, batch):
+    "One pass, though it says three."
+    return batch.inputs * model(batch.inputs).sum(1).reshape(-1, *[1] * (batch.inputs.ndim - 1))
+
+@assay.method("nowhere", needs=["sunshine"])
+def nowhere(model, batch):
+    "Applies nowhere."
+    return batch.inputs
+"""
+PROTOCOLS = """
+import torch
+import assay
+from assay.types import Scores
+
+def score(name, **facts):
+    facts = {"higher_is_better": True, "range": (-1e9, 1e9), "cite": "x", **facts}
+    return assay.protocol(name, **facts)
+
+@score("likes_noise")
+def likes_noise(case):
+    return Scores(case.attribution.flatten(1).sum(1).double())
+
+@score("blind", sign_sensitive=True)
+def blind(case):
+    return Scores(case.attribution.flatten(1).abs().std(1).double())
+
+@score("seeing", sign_sensitive=False)
+def seeing(case):
+    return Scores(case.attribution.flatten(1).sum(1).double())
+
+@score("leaning")
+def leaning(case):
+    return Scores(case.attribution.flatten(1).sum(1).double() / len(case.batch))
+
+@score("moody")
+def moody(case):
+    return Scores(torch.rand(len(case.batch)).double())
+
+@score("changes")
+def changes(case):
+    case.attribution.add_(1)
+    return Scores(case.attribution.flatten(1).sum(1).double())
+
+@score("narrow", range=(0, 1))
+def narrow(case):
+    return Scores(case.attribution.flatten(1).sum(1).double())
+
+@score("silent")
+def silent(case):
+    values = case.attribution.flatten(1).sum(1).double()
+    return Scores(torch.where(case.constant, torch.nan, values))
+
+@score("raises")
+def raises(case):
+    raise KeyError("nowhere")
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.py").write_text(METHODS)
+    (tmp_path / "p.py").write_text(PROTOCOLS)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("m.py:wrong_shape", "to have shape"),
+        ("m.py:infinite", "NaN or inf"),
+        ("m.py:double", "as the inputs are, got torch.float64"),
+        ("m.py:changes_inputs", "inputs were changed"),
+        ("m.py:leaves_gradients", "a gradient was left on"),
+        ("m.py:leaves_a_hook", "a hook was left on"),
+        ("m.py:leans_on_neighbours", "another map than in a batch"),
+        ("m.py:moody", "draw with `batch.draw`"),
+        ("m.py:raises", "KeyError: 'nowhere'"),
+        ("m.py:costly", "declares 3 forward passes a sample, makes 1"),
+        ("p.py:likes_noise", "noise"),
+        ("p.py:blind", "sign_sensitive, but"),
+        ("p.py:seeing", "not sign_sensitive, but"),
+        ("p.py:leaning", "otherwise than among twelve"),
+        ("p.py:moody", "draw with `case.batch.draw`"),
+        ("p.py:changes", "the map was changed"),
+        ("p.py:narrow", "declares the range 0 to 1"),
+        ("p.py:silent", "a constant map has no score"),
+        ("p.py:seeing", "times 1e+06 scores otherwise"),
+        ("p.py:raises", "KeyError: 'nowhere'"),
+    ],
+)
+def test_every_fault_is_found(call, address, reason):
+    code, output, _ = call("doctor", f"./{address}")
+    assert code == 3
+    assert any(reason in line for line in output.splitlines() if line.startswith("FAILED"))
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    "name", ["./m.py:good", "gradcam", "centre", "single_deletion", "sensitivity_n"]
+)
+def test_what_keeps_the_rules_passes(call, name):
+    code, output, _ = call("doctor", name)
+    assert code == 0
+    assert "FAILED" not in output
+    assert sum(line.startswith("ok") for line in output.splitlines()) >= 4
+
+
+@pytest.mark.usefixtures("home")
+def test_what_applies_nowhere_is_not_called_right():
+    findings = list(examine("./m.py:nowhere"))
+    assert {f.status for f in findings} == {"n/a"}
+    assert all("needs sunshine" in f.reason for f in findings)
+
+
+def test_what_cannot_be_examined_is_said(call, home):
+    (home / "broken.py").write_text("1 / 0")
+    for name, message in (
+        ("./broken.py:x", "cannot be imported: ZeroDivisionError"),
+        ("./nowhere.py:x", "no file"),
+        ("gradcm", "Did you mean `gradcam`"),
+        ("assay.data.folders:csv", "got a dataset"),
+    ):
+        code, output, errors = call("doctor", name)
+        assert code == 2
+        assert message in errors.replace("\n", " ")
+        assert "Traceback" not in output + errors
+
+
+@pytest.mark.usefixtures("home")
+def test_an_undeclared_cost_is_a_remark_not_a_fault():
+    (finding,) = [f for f in examine("./m.py:good") if "passes" in f.check]
+    assert (finding.status, "makes 1 a sample" in finding.reason) == ("n/a", True)
