@@ -37,6 +37,9 @@ DeviceOption = Annotated[
 LimitOption = Annotated[
     int | None, typer.Option("--limit", min=1, help="At most this many samples a dataset.")
 ]
+BudgetOption = Annotated[
+    str | None, typer.Option("--budget", help="Cut samples, then steps, to a time: 10min, 2h.")
+]
 DryOption = Annotated[
     bool, typer.Option("--dry-run", help="Count forward passes and time, run nothing.")
 ]
@@ -64,6 +67,7 @@ def run(
     workers: WorkersOption = 1,
     device: DeviceOption = None,
     limit: LimitOption = None,
+    budget: BudgetOption = None,
     micro_batch: BatchOption = None,
     dry_run: DryOption = False,
     maps: Annotated[bool, typer.Option(help="Store the maps.")] = True,
@@ -100,6 +104,11 @@ def run(
         spec = read_suite(suite)
     if limit is not None:
         spec = spec.model_copy(update={"limit": limit})
+    if budget is not None:
+        from assay.budget import fit
+
+        spec, said = fit(spec, out, budget, workers=workers, device=device, micro_batch=micro_batch)
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
     _run(spec, out, workers, device, micro_batch, dry_run, maps)
 
 
@@ -109,10 +118,11 @@ def demo(
     workers: WorkersOption = 2,
     device: DeviceOption = None,
     limit: LimitOption = None,
+    budget: BudgetOption = None,
     dry_run: DryOption = False,
 ) -> None:
     """A real network, real photographs: which method is faithful? A page in minutes."""
-    run("demo", out, workers, device, limit, dry_run=dry_run)
+    run("demo", out, workers, device, limit, budget, dry_run=dry_run)
 
 
 @app.command()

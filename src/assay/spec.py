@@ -17,6 +17,18 @@ Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
 REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options every method takes
 
 
+class Cut(BaseModel):
+    """How a suite was cut to fit a time; a run that goes on is cut alike."""
+
+    seconds: float
+    """The time there was."""
+    asked: str
+    """The identity of the suite before."""
+    limit: int | None = None
+    halvings: int = 0
+    """How often steps and sets were halved."""
+
+
 class Spec(BaseModel):
     """A suite: the fields of its YAML file."""
 
@@ -35,12 +47,15 @@ class Spec(BaseModel):
     seeds: list[int] = Field(default=[0], min_length=1)
     limit: int | None = Field(default=None, ge=1)
     """At most this many samples of each dataset."""
+    budget: Cut | None = None
+    """Written by a run with a time budget: what it cut. The other fields are already cut."""
 
     def dump(self) -> str:
         """The suite as YAML; objects that live in this process only by their names."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         for name in ("datasets", "models", "methods", "protocols"):
             fields[name] = [_written(item) for item in fields[name]]
+        fields["budget"] = self.budget and self.budget.model_dump()
         said = {name: value for name, value in fields.items() if value not in ("", None)}
         text: str = yaml.safe_dump(said, sort_keys=False)
         return text
