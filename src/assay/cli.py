@@ -129,7 +129,10 @@ def demo(
 def explain(
     image: Annotated[Path, typer.Argument(help="An image file.")],
     model: Annotated[str, typer.Option(help="Name, ./file.py:factory, timm:NAME ...")],
-    method: Annotated[str, typer.Option(help="A method's name or address.")] = "gradcam",
+    method: Annotated[str | None, typer.Option(help="A name or address; else gradcam.")] = None,
+    best: Annotated[
+        Path | None, typer.Option(help="A run's folder: take the method it placed first.")
+    ] = None,
     output: Annotated[Path, typer.Option("-o", "--output")] = Path("explanation.png"),
     target: Annotated[int | None, typer.Option(min=0, help="A class; else the predicted.")] = None,
     weights: Annotated[str | None, typer.Option(help="Safetensors or a checkpoint.")] = None,
@@ -139,13 +142,32 @@ def explain(
     std: Annotated[str | None, typer.Option(help="What they are then divided by.")] = None,
 ) -> None:
     """One method's map over one picture: red speaks for the class, blue against it."""
+    from assay.best import explain_best
     from assay.own import model_item
     from assay.picture import explain_picture
 
+    if best is not None and method is not None:
+        raise InputError("Expected `--method` or `--best`, not both: the run says the method.")
     described = {"weights": weights, "size": size, "resize": resize, "mean": mean, "std": std}
-    said, picture = explain_picture(image, model_item(model, described), method, target)
-    picture.save(output)
-    console.print(f"{said} The map: {output}", markup=False, soft_wrap=True)
+    item = model_item(model, described)
+    if best is not None:
+        sentences, picture = explain_best(image, item, best, target)
+    else:
+        said, picture = explain_picture(image, item, method or "gradcam", target)
+        sentences = [said]
+    _save(picture, output)
+    for line in (*sentences, f"The map: {output}"):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _save(picture: Any, output: Path) -> None:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(output)
+    except ValueError:
+        raise InputError(f"Expected `-o` to end in .png or .jpg, got `{output}`.") from None
+    except OSError as error:
+        raise PrerequisiteError(f"Cannot write `{output}`: {error.strerror or error}.") from None
 
 
 def _run(
