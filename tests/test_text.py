@@ -179,6 +179,42 @@ class TestTransformers:
             assert torch.isfinite(values).all(), protocol
 
 
+def test_a_text_on_the_command_line(tmp_path, call, monkeypatch):
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    save_bert(tmp_path / "my model")
+    code, out, _ = call("explain", "the film was good / and lovely", "--model", "hf:./my model")
+    assert code == 0
+    assert "explanation.html" in out
+    page = (tmp_path / "explanation.html").read_text()
+    for word in ("film", "good", "lovely"):
+        assert f">{word}</span>" in page
+    code, _, errors = call("explain", "good", "--model", "hf:./my model", "-o", "a.png")
+    assert (code, ".html" in errors) == (2, True)
+
+
+def test_texts_of_a_file_on_the_command_line(tmp_path, call, monkeypatch):
+    """A table of texts, a classifier in a folder, the best method on a new text."""
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    save_bert(tmp_path / "bert")
+    texts, labels = make_texts(12)
+    rows = [f"{text},{label}" for text, label in zip(texts, labels, strict=True)]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]))
+    code, out, errors = call(
+        "run", "--model", "hf:bert", "--data", "reviews.csv", "--out", "run",
+        "--methods", "input_x_gradient,occlusion,random", "--protocols", "deletion,single_deletion",
+    )  # fmt: skip
+    assert code == 0, errors
+    assert "bert is right on" in out
+    assert "film" in (tmp_path / "run" / "report.html").read_text()
+    code, out, errors = call(
+        "explain", "a good story", "--model", "hf:bert", "--best", "run", "-o", "best.html"
+    )
+    assert code == 0, errors
+    assert "Caveat" in out
+
+
 class TestBadInput:
     """Each clear, each naming the thing and the cure."""
 

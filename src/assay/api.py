@@ -1,6 +1,7 @@
 """The Python interface: benchmark, dry_run, explain, score."""
 
 import inspect
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from assay import registry
+from assay.budget import fit
 from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable, unknown
 from assay.forecast import Forecast
@@ -52,6 +54,7 @@ def benchmark(
     *,
     target: Target = "label",
     limit: int | None = None,
+    budget: str | float | None = None,
     **run_options: Any,
 ) -> Results:
     """Score attribution methods on your model and data.
@@ -69,6 +72,8 @@ def benchmark(
         out: A folder to keep the run in and to continue it from; by default a temporary one.
         target: The class that is explained: `label` or `predicted`.
         limit: At most this many samples.
+        budget: A time, `"10min"` or seconds: fewer samples, then fewer steps and sets are taken, so
+            that the run is expected to fit; the notes of the results say which.
         **run_options: `device`, `micro_batch`, `keep_maps`, `progress`, `one_thread`, `workers`.
     """
     allowed = set(inspect.signature(run).parameters) - {"spec", "out", "keep"}
@@ -80,6 +85,11 @@ def benchmark(
     if out is None:
         keep = tempfile.TemporaryDirectory(prefix="assay-")
         out = keep.name
+    if budget is not None:
+        how = {n: run_options[n] for n in ("workers", "device", "micro_batch") if n in run_options}
+        spec, said = fit(spec, out, budget, **how)
+        if run_options.get("progress", True):
+            print(said, file=sys.stderr)
     results = run(spec, out, keep=keep, **{"one_thread": False, **run_options})
     if results.failures:
         cells = [f"{f['method']} x {f['protocol']}: {f['message']}" for f in results.failures]

@@ -37,6 +37,9 @@ DeviceOption = Annotated[
 LimitOption = Annotated[
     int | None, typer.Option("--limit", min=1, help="At most this many samples a dataset.")
 ]
+BudgetOption = Annotated[
+    str | None, typer.Option("--budget", help="Cut samples, then steps, to a time: 10min, 2h.")
+]
 DryOption = Annotated[
     bool, typer.Option("--dry-run", help="Count forward passes and time, run nothing.")
 ]
@@ -64,6 +67,7 @@ def run(
     workers: WorkersOption = 1,
     device: DeviceOption = None,
     limit: LimitOption = None,
+    budget: BudgetOption = None,
     micro_batch: BatchOption = None,
     dry_run: DryOption = False,
     maps: Annotated[bool, typer.Option(help="Store the maps.")] = True,
@@ -100,6 +104,11 @@ def run(
         spec = read_suite(suite)
     if limit is not None:
         spec = spec.model_copy(update={"limit": limit})
+    if budget is not None:
+        from assay.budget import fit
+
+        spec, said = fit(spec, out, budget, workers=workers, device=device, micro_batch=micro_batch)
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
     _run(spec, out, workers, device, micro_batch, dry_run, maps)
 
 
@@ -109,18 +118,27 @@ def demo(
     workers: WorkersOption = 2,
     device: DeviceOption = None,
     limit: LimitOption = None,
+    budget: BudgetOption = None,
     dry_run: DryOption = False,
 ) -> None:
     """A real network, real photographs: which method is faithful? A page in minutes."""
-    run("demo", out, workers, device, limit, dry_run=dry_run)
+    run("demo", out, workers, device, limit, budget, dry_run=dry_run)
 
 
 @app.command()
 def explain(
-    image: Annotated[Path, typer.Argument(help="An image file.")],
+    image: Annotated[str, typer.Argument(help="An image file; a text for a model of texts.")],
     model: Annotated[str, typer.Option(help="Name, ./file.py:factory, timm:NAME ...")],
-    method: Annotated[str, typer.Option(help="A method's name or address.")] = "gradcam",
-    output: Annotated[Path, typer.Option("-o", "--output")] = Path("explanation.png"),
+    method: Annotated[
+        str | None,
+        typer.Option(help="A name or address; else gradcam, or for texts integrated_gradients."),
+    ] = None,
+    best: Annotated[
+        Path | None, typer.Option(help="A run's folder: take the method it placed first.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="explanation.png; .html for a text.")
+    ] = None,
     target: Annotated[int | None, typer.Option(min=0, help="A class; else the predicted.")] = None,
     weights: Annotated[str | None, typer.Option(help="Safetensors or a checkpoint.")] = None,
     size: Annotated[int | None, typer.Option(min=1, help="Pixels a side of the input.")] = None,
@@ -128,14 +146,36 @@ def explain(
     mean: Annotated[str | None, typer.Option(help="Subtracted from pixels in [0, 1].")] = None,
     std: Annotated[str | None, typer.Option(help="What they are then divided by.")] = None,
 ) -> None:
-    """One method's map over one picture: red speaks for the class, blue against it."""
+    """One method's map over one picture or text: red speaks for the class, blue against it."""
+    from assay.best import explain_best
     from assay.own import model_item
     from assay.picture import explain_picture
 
+    if best is not None and method is not None:
+        raise InputError("Expected `--method` or `--best`, not both: the run says the method.")
     described = {"weights": weights, "size": size, "resize": resize, "mean": mean, "std": std}
-    said, picture = explain_picture(image, model_item(model, described), method, target)
-    picture.save(output)
-    console.print(f"{said} The map: {output}", markup=False, soft_wrap=True)
+    item = model_item(model, described)
+    if best is not None:
+        sentences, picture = explain_best(image, item, best, target)
+    else:
+        said, picture = explain_picture(image, item, method, target)
+        sentences = [said]
+    output = output or Path("explanation.html" if hasattr(picture, "words") else "explanation.png")
+    _save(picture, output)
+    for line in (*sentences, f"The map: {output}"):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _save(picture: Any, output: Path) -> None:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(output)
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError(f"Expected `-o` to end in .png or .jpg, got `{output}`.") from None
+    except OSError as error:
+        raise PrerequisiteError(f"Cannot write `{output}`: {error.strerror or error}.") from None
 
 
 def _run(

@@ -1,18 +1,13 @@
 """A run from suite to results: planned, resumed, executed, described."""
 
-import datetime
-import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from assay import registry
 from assay.data.classes import check_labels
 from assay.errors import InputError, PrerequisiteError
 from assay.executors import (
@@ -24,13 +19,15 @@ from assay.executors import (
     threads,
 )
 from assay.forecast import Forecast, forecast, measure
+from assay.manifest import write_manifest
 from assay.models.prepare import choose_micro_batch
 from assay.plan import Plan, Shard, resolve
 from assay.results import Results
 from assay.shard import ResponseShelf, ShardRun, look
 from assay.spec import Choice, Spec
-from assay.store import NOWHERE, Store, file_name
+from assay.store import NOWHERE, Store
 
+Timings = dict[str, tuple[float, float]]  # by model: seconds of an engine call, a gradient call
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
 
 
@@ -68,10 +65,10 @@ def run(
             f"live in this process only. Use `workers=1`, or name them in a suite."
         )
     started = time.monotonic()
-    unfinished = [s for s in plan.shards if not _finished(plan, s, store)]
+    unfinished = _unfinished(plan, store)
     _check_classes(plan, unfinished)
     store.create()
-    _write_manifest(plan, settings, store, None)
+    write_manifest(plan, settings, store, None)
     expected = _forecast(plan, store, unfinished)
     with _bar(expected.work, progress and bool(unfinished)) as listen:
         if workers > 1 and len(unfinished) > 1:
@@ -80,7 +77,7 @@ def run(
             with threads(1 if one_thread else None):
                 run_serially(plan, settings, unfinished, listen)
     seconds = time.monotonic() - started if unfinished else None
-    _write_manifest(plan, settings, store, seconds, finished=True)
+    write_manifest(plan, settings, store, seconds, finished=True)
     return Results(store.folder, keep)
 
 
@@ -96,17 +93,28 @@ def dry_run(
     """Count every forward pass a run would make and estimate its time; nothing is written."""
     store = Store(out) if out else NOWHERE
     plan, settings = prepare(spec, store, device, micro_batch, True)
-    unfinished = [s for s in plan.shards if not _finished(plan, s, store)]
+    times = timings(plan, store, settings, workers) if time_it else {}
+    return estimate(plan, store, workers, times)
+
+
+def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timings:
+    """Seconds of an engine call and of a gradient call of each model, measured; none if done."""
+    unfinished = _unfinished(plan, store)
+    busy = min(workers, len(unfinished))
+    if busy > 1:
+        return measure_in_processes(plan.spec, settings, busy)
+    with threads(1):
+        return {name: measure(plan, name) for name in plan.models} if unfinished else {}
+
+
+def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast:
+    """What is missing of a run: its forward passes, and its seconds where timings are known."""
+    unfinished = _unfinished(plan, store)
     found = _forecast(plan, store, unfinished)
     busy = max(1, min(workers, len(unfinished)))
     processes = busy + (busy > 1)  # the workers, and this one
     found.looks = processes * len({s.model for s in unfinished})
-    if time_it and unfinished:
-        if busy > 1:
-            times = measure_in_processes(spec, settings, busy)
-        else:
-            with threads(1):
-                times = {name: measure(plan, name) for name in plan.models}
+    if times and unfinished:
         seconds = sum(
             found.forward_calls.get(name, 0) * forward
             + found.gradient_calls.get(name, 0) * gradient
@@ -192,6 +200,10 @@ def _check_classes(plan: Plan, shards: list[Shard]) -> None:
         check_labels(plan.datasets[dataset], model, plan.models[model].outputs)
 
 
+def _unfinished(plan: Plan, store: Store) -> list[Shard]:
+    return [shard for shard in plan.shards if not _finished(plan, shard, store)]
+
+
 def _finished(plan: Plan, shard: Shard, store: Store) -> bool:
     done = ShardRun(plan, shard, store).done
     summary = store.path("shards", f"{shard.id}.json").exists()
@@ -240,143 +252,3 @@ def _bar(total: int, show: bool) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("network passes", total=total)
         yield lambda rows: bar.advance(task, rows)
-
-
-# --- the manifest --------------------------------------------------------------------------------
-
-
-def _write_manifest(
-    plan: Plan, settings: Settings, store: Store, seconds: float | None, finished: bool = False
-) -> None:
-    earlier = store.read_json(store.path("manifest.json")) or {}
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    summaries = [store.read_json(store.path("shards", f"{s.id}.json")) for s in plan.shards]
-    known = [s for s in summaries if s is not None]
-    manifest = {
-        "assay": _version("assay"),
-        "created": earlier.get("created", now),
-        "finished": now if finished else None,
-        "seconds": round(earlier.get("seconds", 0.0) + (seconds or 0.0), 3),
-        "title": plan.spec.title,
-        "notes": plan.spec.notes,
-        "target": plan.spec.target,
-        "seeds": plan.spec.seeds,
-        "versions": {n: _version(n) for n in ("torch", "numpy", "scipy", "pyarrow", "pydantic")}
-        | {"python": platform.python_version()},
-        "hardware": _hardware(settings),
-        "models": {name: _describe_model(plan, name, settings, known) for name in plan.models},
-        "datasets": {
-            name: {
-                "fingerprint": d.fingerprint,
-                "n": len(plan.samples(name)),
-                "modality": d.modality,
-                "note": d.note,
-            }
-            for name, d in plan.datasets.items()
-        },
-        "clean": _clean(plan, known),
-        "forwards": sum(s["forwards"] + s["explaining"] for s in known),
-        "methods": {c.label: _describe_method(c) for c in plan.methods},
-        "protocols": {c.label: _describe_protocol(c) for c in plan.protocols},
-        "shards": [_describe_shard(plan, s) for s in plan.shards],
-    }
-    store.write(store.path("spec.yaml"), lambda p: p.write_text(plan.spec.dump()))
-    store.write_json(store.path("manifest.json"), manifest)
-    for name in plan.datasets:
-        shown = [p for s in known if s["dataset"] == name for p in s["previews"]]
-        if shown:
-            store.write_json(store.path("previews", f"{file_name(name)}.json"), shown)
-
-
-def _describe_shard(plan: Plan, shard: Shard) -> dict[str, Any]:
-    return {
-        "id": shard.id,
-        "dataset": shard.dataset,
-        "model": shard.model,
-        "checkpoint": plan.models[shard.model].checkpoint,
-        "seed": shard.seed,
-        "samples": list(shard.samples),
-        "maps": {m.label: plan.maps_key(shard, m) for m in plan.methods},
-        "cells": [plan.cell(shard, m, p) for p in plan.protocols for m in plan.methods],
-    }
-
-
-def _describe_model(
-    plan: Plan, name: str, settings: Settings, shards: list[dict[str, Any]]
-) -> dict[str, Any]:
-    model = plan.models[name]
-    halved = [s["micro_batch"] for s in shards if s["model"] == name]  # where memory ran out
-    prepared = getattr(model.prepared, "done", ())
-    return {
-        "checkpoint": model.checkpoint,
-        "weights_hash": model.weights_hash,
-        "micro_batch": min([settings.micro_batch[name], *halved]),
-        "prepared": ", ".join(prepared),
-        "parameters": sum(p.numel() for p in model.net.parameters()),
-        "device": str(model.device),
-        **({"card": dict(model.card)} if model.card else {}),
-    }
-
-
-def _describe_method(choice: Choice) -> dict[str, Any]:
-    passes = choice.passes
-    return {
-        **_describe(choice), "control": choice.plugin.control,
-        "forward": passes.forward, "backward": passes.backward,
-    }  # fmt: skip
-
-
-def _describe_protocol(choice: Choice) -> dict[str, Any]:
-    p = choice.plugin
-    return {
-        **_describe(choice), "metric": p.metric, "higher_is_better": p.higher_is_better,
-        "range": [None if abs(v) == float("inf") else v for v in p.range], "chance": p.chance,
-        "uses": p.uses, "sign_sensitive": p.sign_sensitive,
-    }  # fmt: skip
-
-
-def _describe(choice: Choice) -> dict[str, Any]:
-    p = choice.plugin
-    return {
-        "name": p.name, "title": p.title or p.name, "family": p.family, "cite": p.cite,
-        "summary": p.summary, "version": p.version,
-        "options": registry.canonical(choice.shown_options),
-    }  # fmt: skip
-
-
-def _clean(plan: Plan, summaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How often each model is right on each dataset, before anything is removed."""
-    rows = []
-    for dataset in plan.datasets:
-        for model in plan.models:
-            mine = [s for s in summaries if (s["dataset"], s["model"]) == (dataset, model)]
-            if mine and all(s["correct"] is not None for s in mine):
-                n = sum(s["n"] for s in mine)
-                rows.append(
-                    {
-                        "dataset": dataset,
-                        "model": model,
-                        "n": n,
-                        "accuracy": sum(s["correct"] for s in mine) / n,
-                        "chance": 1 / max(s["classes"] for s in mine),
-                    }
-                )
-    return rows
-
-
-def _hardware(settings: Settings) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "platform": platform.platform(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-    }
-    if settings.device is not None and settings.device.startswith("cuda"):
-        facts["gpu"] = torch.cuda.get_device_name()
-    return facts
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,18 @@ class Noise(BaseModel):
     """Whether sigma is a share of the input's range, largest minus smallest value."""
 
 
+class Cut(BaseModel):
+    """How a suite was cut to fit a time; a run that goes on is cut alike."""
+
+    seconds: float
+    """The time there was."""
+    asked: str
+    """The identity of the suite before."""
+    limit: int | None = None
+    halvings: int = 0
+    """How often steps and sets were halved."""
+
+
 class Spec(BaseModel):
     """A suite: the fields of its YAML file."""
 
@@ -48,12 +60,15 @@ class Spec(BaseModel):
     seeds: list[int] = Field(default=[0], min_length=1)
     limit: int | None = Field(default=None, ge=1)
     """At most this many samples of each dataset."""
+    budget: Cut | None = None
+    """Written by a run with a time budget: what it cut. The other fields are already cut."""
 
     def dump(self) -> str:
         """The suite as YAML; objects that live in this process only by their names."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         for name in ("datasets", "models", "methods", "protocols"):
             fields[name] = [_written(item) for item in fields[name]]
+        fields["budget"] = self.budget and self.budget.model_dump()
         said = {name: value for name, value in fields.items() if value not in ("", None)}
         text: str = yaml.safe_dump(said, sort_keys=False)
         return text
@@ -208,14 +223,20 @@ def choose_one(kind: str, item: Any) -> Choice:
     plugin = registry.get(kind, name)
     own = given.pop("label", None)
     told = {**plugin.preset, **given}
-    noise, usual_noise = (_noise(plugin, source) for source in (told, dict(plugin.preset)))
+    noise = _noise(plugin, told)
     reduction = take_reduction(told) if kind == "method" else {}
     options = plugin.configure(told)
-    if own is None:
-        usual = {**plugin.defaults, **(REDUCTION if reduction else {}), **plugin.preset}
-        different = {**options, **reduction, "noise": _different(noise, usual_noise)}
-        own = registry.label(plugin.name, different, {**usual, "noise": {}})
-    return Choice(str(own), plugin, options, reduction, noise)
+    choice = Choice("", plugin, options, reduction, noise)
+    return replace(choice, label=usual_label(choice) if own is None else str(own))
+
+
+def usual_label(choice: Choice) -> str:
+    """The label of a choice that was given none of its own."""
+    plugin = choice.plugin
+    usual = {**plugin.defaults, **(REDUCTION if choice.reduction else {}), **plugin.preset}
+    noise = _different(choice.noise, _noise(plugin, dict(plugin.preset)))
+    shown = {**choice.options, **choice.reduction, "noise": noise}
+    return registry.label(plugin.name, shown, {**usual, "noise": {}})
 
 
 def _noise(plugin: Any, given: dict[str, Any]) -> Noise | None:
