@@ -1,6 +1,5 @@
 """Arithmetic on finished answers, in NumPy: correlations, areas. Imports no torch."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,13 @@ def pearson(said: Array, found: Array, valid: Array | None = None) -> Array:
     fewer than three valid columns.
     """
     if valid is not None:
-        return _among_valid(pearson, said, found, valid)
+        enough = valid.sum(-1) >= _FEWEST
+        if valid.all():  # all rows at once
+            return np.where(enough, pearson(said, found), np.nan)
+        rows = zip(said, found, valid, enough, strict=True)
+        return np.array(
+            [pearson(a[v][None], d[v][None])[0] if e else np.nan for a, d, v, e in rows]
+        )
     a, d = (np.asarray(v, np.float64) for v in (said, found))
     a, flat_a = _centred(a)
     d, flat_d = _centred(d)
@@ -35,19 +40,9 @@ def pearson(said: Array, found: Array, valid: Array | None = None) -> Array:
 
 def spearman(said: Array, found: Array, valid: Array | None = None) -> Array:
     """Row-wise Spearman correlation with average ranks for ties; all else as in `pearson`."""
-    if valid is not None:
-        return _among_valid(spearman, said, found, valid)
-    return pearson(rankdata(said, axis=-1), rankdata(found, axis=-1))
-
-
-def _among_valid(
-    correlate: Callable[[Array, Array], Array], said: Array, found: Array, valid: Array
-) -> Array:
-    enough = valid.sum(-1) >= _FEWEST
-    if valid.all():  # all rows at once
-        return np.where(enough, correlate(said, found), np.nan)
-    rows = zip(said, found, valid, enough, strict=True)
-    return np.array([correlate(a[v][None], d[v][None])[0] if e else np.nan for a, d, v, e in rows])
+    if valid is not None:  # the others rank last, behind every number
+        said, found = (np.where(valid, v, np.inf) for v in (said, found))
+    return pearson(rankdata(said, axis=-1), rankdata(found, axis=-1), valid)
 
 
 def area(values: Array, x: Array) -> Array:  # [B, K], [K] -> [B]

@@ -102,7 +102,8 @@ def _once(key: str, picture: Array, segment: Callable[[Array], Array]) -> Array:
     question = identity([key, picture.shape, content])
     if question not in _KEPT:
         found = segment(picture)
-        _KEPT[question] = np.unique(found, return_inverse=True)[1].reshape(found.shape)
+        labels = np.unique(found, return_inverse=True)[1].reshape(found.shape)
+        _KEPT[question] = labels.astype(np.int32)
         while len(_KEPT) > _MOST:
             _KEPT.popitem(last=False)
     _KEPT.move_to_end(question)

@@ -28,6 +28,22 @@ def test_correlations_equal_scipy_with_ties(pairs):
         )
 
 
+def test_correlations_among_valid_columns_equal_scipy():
+    rng = np.random.default_rng(0)
+    a, d = rng.integers(-4, 5, size=(2, 40, 12)).astype(float)  # many ties
+    valid = rng.random((40, 12)) < rng.random((40, 1))
+    few = valid.sum(1) < 3
+    assert 0 < few.sum() < 40
+    for ours, theirs in ((reduce.spearman, stats.spearmanr), (reduce.pearson, stats.pearsonr)):
+        found = ours(a, d, valid)
+        assert np.isnan(found[few]).all()
+        for row in np.flatnonzero(~few):
+            x, y = a[row, valid[row]], d[row, valid[row]]
+            if np.ptp(x) and np.ptp(y):
+                assert found[row] == pytest.approx(theirs(x, y)[0], abs=1e-12)
+        assert np.array_equal(found, ours(a, np.where(valid, d, 99), valid), equal_nan=True)
+
+
 def test_rows_are_independent():
     rng = np.random.default_rng(0)
     a, d = rng.normal(size=(2, 7, 16))
