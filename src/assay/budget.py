@@ -175,12 +175,23 @@ def _smaller(kind: str, items: Sequence[Any], halvings: int) -> list[dict[str, i
 def _changed(kind: str, item: Any, options: dict[str, int]) -> Any:
     if not options:
         return item
+    choice = choose_one(kind, item)
+    label = _relabelled(choice, options)
     if not isinstance(item, Choice):
         name, written = registry.pick(item)
-        return {name: {**written, **options}}
+        own = {"label": label} if "label" in written else {}
+        return {name: {**written, **options, **own}}
     changed = replace(item, options={**item.options, **options})
-    own = item.label != _label(item)  # a label of the user's stays
-    return changed if own else replace(changed, label=_label(changed))
+    own_label = item.label != _label(item)
+    return replace(changed, label=label if own_label else _label(changed))
+
+
+def _relabelled(choice: Choice, options: dict[str, int]) -> str:
+    """A label of the user's stays, but does not go on naming a number that was cut."""
+    label = choice.label
+    for option, value in options.items():
+        label = re.sub(rf"\b{option}={choice.options[option]}\b", f"{option}={value}", label)
+    return label
 
 
 def _label(choice: Choice) -> str:
