@@ -154,6 +154,12 @@ def test_labels_of_methods_given_from_python_follow(tmp_path):
     assert results.manifest["methods"]["mine"]["options"]["steps"] == 10
 
 
+def test_a_label_does_not_go_on_naming_what_was_cut(tmp_path):
+    written = {"sensitivity_n": {"label": "mine[subsets=50]", "subsets": 50}}
+    fitted, _ = fit(suite(protocols=[written]), tmp_path / "run", "1s")
+    assert fitted.protocols == [{"sensitivity_n": {"label": "mine[subsets=10]", "subsets": 10}}]
+
+
 def test_the_command_line(call, tmp_path):
     path = tmp_path / "suite.yaml"
     fields = {

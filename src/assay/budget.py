@@ -181,17 +181,27 @@ def _changed(kind: str, item: Any, options: dict[str, int]) -> Any:
         return item
     own = {name: value for name, value in options.items() if name != COPIES}
     copies = {"samples": options[COPIES]} if COPIES in options else {}
+    label = _relabelled(choose_one(kind, item), own)
     if not isinstance(item, Choice):
         name, written = registry.pick(item)
         noise = {"noise": {**(written.get("noise") or {}), **copies}} if copies else {}
-        return {name: {**written, **own, **noise}}
+        named = {"label": label} if "label" in written else {}
+        return {name: {**written, **own, **noise, **named}}
     changed = replace(
         item,
         options={**item.options, **own},
         noise=item.noise and item.noise.model_copy(update=copies),
     )
-    named = item.label != usual_label(item)  # a label of the user's stays
-    return changed if named else replace(changed, label=usual_label(changed))
+    usual = item.label == usual_label(item)
+    return replace(changed, label=usual_label(changed) if usual else label)
+
+
+def _relabelled(choice: Choice, options: dict[str, int]) -> str:
+    """A label of the user's stays, but does not go on naming a number that was cut."""
+    label = choice.label
+    for option, value in options.items():
+        label = re.sub(rf"\b{option}={choice.options[option]}\b", f"{option}={value}", label)
+    return label
 
 
 def _now(choice: Choice, option: str) -> int:

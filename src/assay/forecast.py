@@ -132,9 +132,10 @@ def forecast(
             m.label: [p for p in plan.protocols if not done(shard, m, p)] for m in plan.methods
         }
         if any(wanted.values()):
-            part, ragged = _rehearse(plan, shard, 1, wanted, explained, shelf(shard))
-            if ragged:
-                everyone = len(shard.samples)
+            everyone = len(shard.samples)
+            first = 1 if plan.models[shard.model].tokens is None else everyone
+            part, ragged = _rehearse(plan, shard, first, wanted, explained, shelf(shard))
+            if ragged and first < everyone:
                 part, _ = _rehearse(plan, shard, everyone, wanted, explained, shelf(shard))
             total.add(part)
     return total
