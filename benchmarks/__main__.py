@@ -29,7 +29,7 @@ from assay.interventions import Engine
 from assay.methods import attribute
 from assay.methods.gradients import explained
 from assay.models.cifar_resnet import CifarResNet
-from assay.models.prepare import channels_last, choose_micro_batch, prepare_network
+from assay.models.prepare import channels_last, choose_micro_batch, prepare_network, runner
 from assay.registry import get
 from assay.spec import Choice, choose_one
 from assay.types import Batch, Case, Model
@@ -50,7 +50,23 @@ PROTOCOLS: list[Any] = [
     {"sensitivity_n": {"subsets": 5, "shares": (0.1, 0.25, 0.5)}},
     {"faithfulness_correlation": {"subsets": 15}},
 ]
-METHODS: list[Any] = [{"integrated_gradients": {"steps": 20}}]
+COPIES = {"noise": {"samples": 8}}
+METHODS: list[Any] = [
+    "saliency",
+    "input_x_gradient",
+    {"integrated_gradients": {"steps": 20}},
+    {"integrated_gradients_uniform": {"steps": 20}},
+    *({name: COPIES} for name in ("smoothgrad", "smoothgrad_sq", "vargrad", "ixg_sg")),
+    *({name: {"steps": 4, **COPIES}} for name in ("ig_sg", "ig_sg_sq", "ig_var")),
+    "gradcam",
+    "gradcam_pp",
+    "xgradcam",
+    "layercam",
+    "occlusion",
+    {"rise": {"masks": 40}},
+    {"rise_uniform": {"masks": 40}},
+]
+INTERVENING_GOAL = 1.2  # of RISE and occlusion
 
 
 @dataclass(frozen=True)
@@ -95,43 +111,54 @@ def in_turns(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, l
 
 def bench_protocol(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any]:
     """One protocol with a fresh engine against a bare loop over the inputs it made."""
-    model, batch = setting.model, setting.batch
-    network = prepare_network(model, batch.inputs[:1]).net
-    maps = batch.draw("benchmark", batch.map_shape)
-    made: list[Tensor] = []
+    maps = setting.batch.draw("benchmark", setting.batch.map_shape)
 
-    def forward(inputs: Tensor) -> Tensor:
-        return model.logits(channels_last(inputs) if model.channels_last else inputs, net=network)
+    def score(engine: Engine) -> None:
+        case = Case(engine.batch, maps, engine.respond, engine.clean)
+        choice.plugin.function(case, **choice.options)
+
+    return bench_engine(setting, choice.label, score, setting.protocol_goal, rounds)
+
+
+def bench_engine(
+    setting: Setting, label: str, use: Callable[[Engine], None], goal: float, rounds: int
+) -> dict[str, Any]:
+    """What asks a fresh engine against a bare loop over the inputs it made."""
+    model, batch = setting.model, setting.batch
+    network, forward = prepare_network(model, batch.inputs[:1]).net, runner(model, batch.inputs[:1])
+    made: list[Tensor] = []
 
     def record(inputs: Tensor) -> Tensor:
         made.append(inputs)
         return forward(inputs)
 
-    def run(forward: Callable[[Tensor], Tensor]) -> None:
-        engine = Engine(model, batch, forward)
-        case = Case(engine.batch, maps, engine.respond, engine.clean)
-        choice.plugin.function(case, **choice.options)
-
-    run(record)
+    use(Engine(model, batch, record))
     ready = [channels_last(x) if model.channels_last else x for x in made]
     seconds = in_turns(
         {
-            "ours": lambda: run(forward),
+            "ours": lambda: use(Engine(model, batch, forward)),
             "floor": lambda: [network(x) for x in ready],
             "plain": lambda: [model.net(x) for x in made],
         },
         rounds,
     )
-    return _row(
-        setting, choice.label, len(made) * model.micro_batch, seconds, setting.protocol_goal
-    )
+    return _row(setting, label, len(made) * model.micro_batch, seconds, goal)
 
 
 def bench_method(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any]:
-    """A gradient method against bare forward and backward passes at as many ready-made points."""
+    """A gradient method against bare forward and backward passes at as many ready-made points.
+
+    One that asks the engine is held against a bare loop over its inputs, as protocols are.
+    """
     model, batch = setting.model, setting.batch
     prepare_network(model, batch.inputs[:1])
-    rows = choice.plugin.passes(choice.options).forward * len(batch)
+    if choice.plugin.intervenes is not None:
+
+        def ask(engine: Engine) -> None:
+            attribute(model, engine.lent(), choice)
+
+        return bench_engine(setting, choice.label, ask, INTERVENING_GOAL, rounds)
+    rows = (choice.passes.forward or 0) * len(batch)
     point = batch.inputs[torch.arange(model.micro_batch) % len(batch)]
     targets = batch.targets[torch.arange(model.micro_batch) % len(batch)]
     layouts = {"floor": channels_last(point) if model.channels_last else point, "plain": point}

@@ -1,11 +1,15 @@
 """The import order of the design, and the part that works without torch."""
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from assay import registry
+from assay.spec import choose_one
 
 SOURCE = Path(__file__).parents[1] / "src" / "assay"
 
@@ -122,3 +126,18 @@ import assay.{module}
 def test_files_stay_readable() -> None:
     long = {p.name: n for p in FILES if (n := len(p.read_text().splitlines())) > 400}
     assert not long
+
+
+def test_every_method_and_protocol_is_benchmarked():
+    """Controls run no network; everything else is held against the floor."""
+    spec = importlib.util.spec_from_file_location(
+        "bench", Path(__file__).parents[1] / "benchmarks" / "__main__.py"
+    )
+    bench = importlib.util.module_from_spec(spec)
+    sys.modules["bench"] = bench
+    spec.loader.exec_module(bench)
+    measured = {choose_one("method", item).plugin.name for item in bench.METHODS}
+    methods = {m.name for m in registry.everything("method") if not m.control}
+    assert measured == methods
+    measured = {choose_one("protocol", item).plugin.name for item in bench.PROTOCOLS}
+    assert measured == set(registry.names("protocol"))

@@ -77,7 +77,7 @@ def test_prepare_says_what_the_pixels_are() -> None:
         ({"cam_layer": nn.ReLU()}, "a ReLU that is not in it"),
         ({"cam_layer": 3}, "module or its name, got int"),
         ({"output": [1]}, "`output`.*got list"),
-        ({"prepare": lambda image: image}, "`Preprocess`, got function"),
+        ({"prepare": lambda image: image}, "or a `Tokenize`, got function"),
         (
             {"mean": 0.1, "std": 1, "prepare": Preprocess(8, Pixels((0.2,), (1.0,)))},
             "those of `prepare`",
