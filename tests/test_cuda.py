@@ -5,13 +5,16 @@ import pytest
 import torch
 
 import assay
+from small_texts import bag_of_words, make_texts
 from small_worlds import make_images, make_net
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
 METHODS = [
     "saliency", {"integrated_gradients": {"steps": 8}}, "gradcam", "random", "edge", "centre",
-    {"shuffled": {"of": "saliency"}},
+    {"shuffled": {"of": "saliency"}}, "occlusion", {"rise": {"masks": 30, "side": 4}},
+    {"vargrad": {"noise": {"samples": 4}}},
+    {"occlusion": {"units": {"windows": {"sizes": [0.25], "stride": 0.125}}, "label": "sliding"}},
 ]  # fmt: skip
 PROTOCOLS = [
     {"abpc": {"steps": 8, "fill": "mean"}}, {"abpc": {"steps": 8, "variant": "m4"}},
@@ -43,6 +46,20 @@ def test_double_scores_agree_closely():
         x, y = make_images(8)
         results = assay.benchmark(
             make_net().double(), (x.double(), y), METHODS, PROTOCOLS, device=device, progress=False
+        )
+        scores.append(results.scores["value"].to_numpy())
+    assert np.nanmax(np.abs(scores[0] - scores[1])) < 1e-6
+
+
+def test_texts_agree_with_the_cpu():
+    texts, labels = make_texts(12)
+    methods = ["input_x_gradient", "integrated_gradients", "occlusion", "random"]
+    protocols = ["single_deletion", "deletion", "infidelity", {"abpc": {"fill": "mask"}}]
+    scores = []
+    for device in ("cpu", "cuda"):
+        model = bag_of_words(torch.float64)
+        results = assay.benchmark(
+            model, (texts, labels), methods, protocols, device=device, progress=False
         )
         scores.append(results.scores["value"].to_numpy())
     assert np.nanmax(np.abs(scores[0] - scores[1])) < 1e-6
