@@ -7,6 +7,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from assay.errors import unknown
+
 
 @dataclass(frozen=True)
 class Pixels:
@@ -35,10 +37,16 @@ class Preprocess:
     pixels: Pixels
     resize: int | None = None  # length of the shorter side before the crop; None = `size`
     squash: bool = False  # both sides to `size`, whatever their ratio, instead of a crop
+    resample: str = "bicubic"  # or bilinear, nearest, lanczos, box, hamming
+
+    def __post_init__(self) -> None:
+        """Refuse a filter that Pillow does not have."""
+        if self.resample.upper() not in Image.Resampling.__members__:
+            raise unknown("filter", self.resample, [f.name.lower() for f in Image.Resampling])
 
     def __call__(self, image: Image.Image) -> Tensor:  # [3, size, size]
         """The image as the network's input."""
-        cropped = self._crop(image.convert("RGB"), Image.Resampling.BICUBIC)
+        cropped = self._crop(image.convert("RGB"), Image.Resampling[self.resample.upper()])
         x = torch.frombuffer(bytearray(cropped.tobytes()), dtype=torch.uint8)
         x = x.reshape(self.size, self.size, 3).permute(2, 0, 1).float() / 255
         mean, std = (torch.tensor(v)[:, None, None] for v in (self.pixels.mean, self.pixels.std))

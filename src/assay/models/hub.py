@@ -54,7 +54,12 @@ def _timm(name: str, pretrained: bool) -> Built:
     said = timm.data.resolve_model_data_config(net)
     size = int(said["input_size"][-1])
     pixels = Pixels(tuple(said["mean"]), tuple(said["std"]))
-    prepare = Preprocess(size, pixels, resize=round(size / said.get("crop_pct", 1.0)))
+    prepare = Preprocess(
+        size,
+        pixels,
+        resize=round(size / said.get("crop_pct", 1.0)),
+        resample=said.get("interpolation", "bicubic"),
+    )
     return net, prepare, list(getattr(net, "pretrained_cfg", {}).get("label_names") or ())
 
 
@@ -72,7 +77,12 @@ def _torchvision(name: str, pretrained: bool) -> Built:
     if not hasattr(said, "crop_size"):  # detection and video networks have another way in
         return net, None, []
     pixels = Pixels(tuple(said.mean), tuple(said.std))
-    prepare = Preprocess(int(said.crop_size[0]), pixels, resize=int(said.resize_size[0]))
+    prepare = Preprocess(
+        int(said.crop_size[0]),
+        pixels,
+        resize=int(said.resize_size[0]),
+        resample=said.interpolation.value,
+    )
     return net, prepare, list(weights.meta.get("categories", ()))
 
 

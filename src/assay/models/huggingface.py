@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import nn
 
 from assay.errors import InputError, PrerequisiteError, unknown
@@ -106,7 +107,8 @@ def _pictures(folder: Path) -> Preprocess | None:
         tuple(said.get("image_mean", (0.5,) * 3)), tuple(said.get("image_std", (0.5,) * 3))
     )
     ratio_kept = said.get("do_center_crop") or "shortest_edge" in _fields(said.get("size"))
-    return Preprocess(crop, pixels, resize=size, squash=not ratio_kept)
+    resample = Image.Resampling(said.get("resample", Image.Resampling.BICUBIC)).name.lower()
+    return Preprocess(crop, pixels, resize=size, squash=not ratio_kept, resample=resample)
 
 
 def _side(said: Any) -> int:

@@ -1,0 +1,68 @@
+"""Image classifiers that transformers saved: the network's own logits and preprocessing."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from assay.plan import build_one
+
+transformers = pytest.importorskip("transformers")
+SIZES = {
+    "squashed": {"size": {"height": 16, "width": 16}, "resample": 2},
+    "cropped": {
+        "size": {"shortest_edge": 20}, "do_center_crop": True, "resample": 3,
+        "crop_size": {"height": 16, "width": 16},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def photo() -> Image.Image:
+    noise = np.random.default_rng(0).integers(0, 255, (6, 9, 3), dtype=np.uint8)
+    return Image.fromarray(noise).resize((54, 36), Image.Resampling.BICUBIC)
+
+
+@pytest.fixture(params=SIZES)
+def folder(request, tmp_path):
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        image_size=16, patch_size=4, num_labels=3, id2label={0: "cat", 1: "dog", 2: "owl"},
+        label2id={"cat": 0, "dog": 1, "owl": 2},
+    )  # fmt: skip
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path)
+    kind = {
+        "squashed": transformers.ViTImageProcessor, "cropped": transformers.CLIPImageProcessor
+    }[request.param]  # fmt: skip
+    kind(**SIZES[request.param]).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_inputs_and_logits_are_those_of_transformers(folder, photo):
+    model = build_one("model", f"hf:{folder}")
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    theirs = processor(photo, return_tensors="pt")["pixel_values"]
+    ours = model.prepare(photo)[None]
+    assert ours.shape == theirs.shape
+    # A crop of an odd margin may lie one pixel aside; here margins are even.
+    assert (ours - theirs).abs().max() < 0.02  # one level of 255
+    with torch.no_grad():
+        assert torch.equal(model(ours), model.net(ours).logits)
+    assert model.classes == ("cat", "dog", "owl")
+
+
+def test_it_runs(folder, photo, tmp_path_factory, call, monkeypatch):
+    place = tmp_path_factory.mktemp("owls and cats")
+    monkeypatch.chdir(place)
+    for i, name in enumerate(("owl", "cat")):
+        (place / "val" / name).mkdir(parents=True)
+        for j in range(3):
+            photo.rotate(30 * i + 7 * j).save(place / "val" / name / f"{j}.png")
+    code, _, errors = call(
+        "run", "--model", f"hf:{folder}", "--data", "val", "--out", "run", "--methods",
+        "saliency,occlusion,random", "--protocols", "deletion",
+    )  # fmt: skip
+    assert code == 0, errors
+    labels = {r["label_name"] for r in Store.read_json(place / "run/previews/val.json")}
+    assert labels == {"owl", "cat"}
