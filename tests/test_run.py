@@ -20,6 +20,8 @@ import assay
 from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
 from assay.plan import SHARDS
+from assay.run import run
+from assay.spec import make_suite
 from assay.store import CURVES, SCORES, Store, file_name
 from small_worlds import make_images, make_net
 
@@ -582,3 +584,31 @@ def test_file_names_differ_where_texts_do():
     names = [file_name(text) for text in texts]
     assert len(set(names)) == len(texts)
     assert not any("/" in name or name.startswith(".") for name in names)
+
+
+def test_accuracy_is_known_before_anything_is_removed(tmp_path):
+    """Told when only the clean rows were asked, and not asked again."""
+    net, (x, y) = make_net(), make_images(20)
+    spec = make_suite(
+        {"datasets": [as_dataset((x, y))], "models": [assay.model(net)], "methods": ["random"],
+         "protocols": [{"deletion": {"steps": 2}}]}
+    )  # fmt: skip
+    told, rows = [], []
+
+    def clean(manifest):
+        told.append((manifest["clean"], len(rows)))
+
+    net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
+    results = run(spec, tmp_path, clean=clean, micro_batch=1, progress=False)
+    (((found,), asked),) = told
+    right = int((net(x).argmax(1) == y).sum())
+    assert found["accuracy"] == right / 20
+    assert asked <= 20 + 2 + 2  # and the first looks
+    assert results.manifest["clean"] == [found]
+
+
+def test_python_warns_where_a_network_is_hardly_above_chance():
+    net, (x, _) = make_net(), make_images(20)
+    wrong = (net(x).argmax(1) + 1) % 4
+    with pytest.warns(RuntimeWarning, match="hardly above chance"):
+        assay.benchmark(net, (x, wrong), ["random"], ["single_deletion"], progress=False)

@@ -18,6 +18,7 @@ from assay.budget import fit
 from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable, unknown
 from assay.forecast import Forecast
+from assay.manifest import hardly_above_chance
 from assay.methods import attribute, given, reduce_map
 from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
@@ -76,7 +77,7 @@ def benchmark(
             that the run is expected to fit; the notes of the results say which.
         **run_options: `device`, `micro_batch`, `keep_maps`, `progress`, `one_thread`, `workers`.
     """
-    allowed = set(inspect.signature(run).parameters) - {"spec", "out", "keep"}
+    allowed = set(inspect.signature(run).parameters) - {"spec", "out", "keep", "clean"}
     for name in run_options:
         if name not in allowed:
             raise unknown("run option", name, allowed)
@@ -90,12 +91,25 @@ def benchmark(
         spec, said = fit(spec, out, budget, **how)
         if run_options.get("progress", True):
             print(said, file=sys.stderr)
-    results = run(spec, out, keep=keep, **{"one_thread": False, **run_options})
+    results = run(
+        spec, out, keep=keep, clean=_warn_of_chance, **{"one_thread": False, **run_options}
+    )
     if results.failures:
         cells = [f"{f['method']} x {f['protocol']}: {f['message']}" for f in results.failures]
         text = f"{len(cells)} cells failed, see `results.failures`. The first is {cells[0]}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     return results
+
+
+def _warn_of_chance(manifest: dict[str, Any]) -> None:
+    for row in filter(hardly_above_chance, manifest["clean"]):
+        warnings.warn(
+            f"`{row['model']}` is right on only {row['accuracy']:.1%} of {row['n']} samples of "
+            f"`{row['dataset']}`, hardly above chance: labels or normalisation probably do not "
+            f"fit the model.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def dry_run(

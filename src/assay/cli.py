@@ -193,15 +193,19 @@ def _run(
         found = engine.dry_run(spec, out, workers=workers, device=device, micro_batch=micro_batch)
         console.print(forecast_table(found))
         return
+
+    def clean(manifest: dict[str, Any]) -> None:
+        print_notes(console, manifest)
+        print_accuracy(console, manifest)
+
     try:
         results = engine.run(
-            spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps
-        )
+            spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
+            clean=clean,
+        )  # fmt: skip
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped. The same command goes on where it stopped.")
         raise SystemExit(INTERRUPTED) from None
-    print_notes(console, results.manifest)
-    print_accuracy(console, results.manifest)
     print_answer(console, results)
     page = results.report()
     console.print(f"The page: {page}", markup=False, soft_wrap=True)

@@ -17,7 +17,7 @@ from assay.store import Store, file_name
 
 def write_manifest(
     plan: Plan, settings: Settings, store: Store, seconds: float | None, finished: bool = False
-) -> None:
+) -> dict[str, Any]:
     """Write the resolved suite and what the run is: versions, hardware, hashes, costs."""
     earlier = store.read_json(store.path("manifest.json")) or {}
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -57,6 +57,7 @@ def write_manifest(
         shown = [p for s in known if s["dataset"] == name for p in s["previews"]]
         if shown:
             store.write_json(store.path("previews", f"{file_name(name)}.json"), shown)
+    return manifest
 
 
 def _describe_shard(plan: Plan, shard: Shard) -> dict[str, Any]:
@@ -123,16 +124,20 @@ def _clean(plan: Plan, summaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
             mine = [s for s in summaries if (s["dataset"], s["model"]) == (dataset, model)]
             if mine and all(s["correct"] is not None for s in mine):
                 n = sum(s["n"] for s in mine)
-                rows.append(
-                    {
-                        "dataset": dataset,
-                        "model": model,
-                        "n": n,
-                        "accuracy": sum(s["correct"] for s in mine) / n,
-                        "chance": 1 / max(s["classes"] for s in mine),
-                    }
-                )
+                chance = 1 / max(s["classes"] for s in mine)
+                accuracy = sum(s["correct"] for s in mine) / n
+                found = {"dataset": dataset, "model": model, "n": n}
+                rows.append({**found, "accuracy": accuracy, "chance": chance})
     return rows
+
+
+def hardly_above_chance(row: dict[str, Any]) -> bool:
+    """Whether a network is right so seldom that labels or inputs are probably not its own.
+
+    Below twice chance; of few classes, below a quarter of the way from chance to always.
+    """
+    chance: float = row["chance"]
+    return bool(row["accuracy"] < min(2 * chance, chance + (1 - chance) / 4))
 
 
 def _hardware(settings: Settings) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def run(
     keep_maps: bool = True,
     one_thread: bool = True,
     progress: bool = True,
+    clean: Callable[[dict[str, Any]], None] = lambda manifest: None,
     keep: Any = None,
 ) -> Results:
     """Do what is missing of a suite in a folder and read back the results.
@@ -55,6 +56,7 @@ def run(
         one_thread: Whether to compute with one thread, so that tables are equal bit for bit
             whatever the number of workers.
         progress: Whether to show a bar.
+        clean: Told the manifest as soon as it says how often each model is right.
         keep: Held as long as the results are.
     """
     store = Store(out)
@@ -71,6 +73,10 @@ def run(
     write_manifest(plan, settings, store, None)
     expected = _forecast(plan, store, unfinished)
     with _bar(expected.work, progress and bool(unfinished)) as listen:
+        with threads(1 if one_thread else None):
+            for shard in unfinished:
+                ShardRun(plan, shard, store, listen).look()
+        clean(write_manifest(plan, settings, store, None))
         if workers > 1 and len(unfinished) > 1:
             run_in_processes(spec, settings, unfinished, min(workers, len(unfinished)), listen)
         else:

@@ -1,9 +1,10 @@
 """One shard of a run: explain its samples with every method, score them under every protocol."""
 
+import contextlib
 import json
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,31 +41,42 @@ class ShardRun:
 
     def __call__(self) -> None:
         """Do what is missing."""
-        model = self.plan.models[self.shard.model]
         wanted = {
             m.label: [p for p in self.plan.protocols if not self.done(m, p)]
             for m in self.plan.methods
         }
         if not any(wanted.values()) and self._path.exists():
             return
-        started = time.monotonic()
-        counter = Counter(listen=self.listen)
-        with model.evaluating(), torch.no_grad():
-            shelf = ResponseShelf(self.plan, self.shard, self.store)
-            self.engine = make_engine(self.plan, self.shard, counter, shelf)
+        with self._engine():
             for method in self.plan.methods:
                 if wanted[method.label]:
                     self._method(method, wanted[method.label])
+
+    def look(self) -> None:
+        """Ask for the clean answers and note how often the model is right, before all else."""
+        if not self._path.exists():
+            with self._engine():
+                pass
+
+    @contextlib.contextmanager
+    def _engine(self) -> Iterator[None]:
+        """The engine while work is done; what was found and spent is written down afterwards."""
+        model, counter = self.plan.models[self.shard.model], Counter(listen=self.listen)
+        started = time.monotonic()
+        with model.evaluating(), torch.no_grad():
+            shelf = ResponseShelf(self.plan, self.shard, self.store)
+            self.engine = make_engine(self.plan, self.shard, counter, shelf)
+            yield
             summary = summarise(self.plan, self.shard, self.engine, self.store)
-            cost = {
-                "forwards": counter.rows,
-                "calls": counter.calls,
-                "explaining": self._passes,
-                "seconds": time.monotonic() - started,
-            }
-            before = Store.read_json(self._path) or {}
-            whole = {name: before.get(name, 0) + spent for name, spent in cost.items()}
-            self.store.write_json(self._path, {**summary, **whole})
+        cost = {
+            "forwards": counter.rows,
+            "calls": counter.calls,
+            "explaining": self._passes,
+            "seconds": time.monotonic() - started,
+        }
+        before = Store.read_json(self._path) or {}
+        whole = {name: before.get(name, 0) + spent for name, spent in cost.items()}
+        self.store.write_json(self._path, {**summary, **whole})
 
     @property
     def _path(self) -> Path:

@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from assay.plan import build_one
+from assay.store import Store
 
 transformers = pytest.importorskip("transformers")
 SIZES = {

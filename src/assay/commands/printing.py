@@ -20,14 +20,17 @@ def print_notes(console: Console, manifest: dict[str, Any]) -> None:
 
 def print_accuracy(console: Console, manifest: dict[str, Any]) -> None:
     """How often each network is right, and a warning where that is hardly above chance."""
+    from assay.manifest import hardly_above_chance
+
     for row in manifest["clean"]:
         right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
         console.print(f"{row['model']} is {right}", markup=False)
-        if row["accuracy"] < 2 * row["chance"]:
+        if hardly_above_chance(row):
             console.print(
-                "That is below twice chance: labels or normalisation probably do not fit the "
-                "model.",
+                f"That is hardly above chance ({row['chance']:.1%}): labels or normalisation "
+                f"probably do not fit the model.",
                 style="yellow",
+                highlight=False,
             )
 
 
