@@ -80,20 +80,13 @@ def reduce_map(
     shape = (len(batch), *batch.map_shape)
     if tuple(raw.shape) == (len(batch), 1, *batch.map_shape) != tuple(batch.inputs.shape):
         raw = raw[:, 0]
-    if tuple(raw.shape) == tuple(batch.inputs.shape) and raw.ndim == len(shape) + 1:
+    channels = _channels(raw, batch)
+    if channels is not None:
         raw = {
-            "sum": lambda: raw.sum(1),
-            "abs_sum": lambda: raw.sum(1).abs(),
-            "sum_abs": lambda: raw.abs().sum(1),
-            "square": lambda: raw.square().sum(1),
-            "none": lambda: raw,
-        }[reduce]()
-    elif tuple(raw.shape[:-1]) == shape and batch.tokens is not None:  # [B, T, D] embeddings
-        raw = {
-            "sum": lambda: raw.sum(-1),
-            "abs_sum": lambda: raw.sum(-1).abs(),
-            "sum_abs": lambda: raw.abs().sum(-1),
-            "square": lambda: raw.square().sum(-1),
+            "sum": lambda: raw.sum(channels),
+            "abs_sum": lambda: raw.sum(channels).abs(),
+            "sum_abs": lambda: raw.abs().sum(channels),
+            "square": lambda: raw.square().sum(channels),
             "none": lambda: raw,
         }[reduce]()
     elif tuple(raw.shape) == shape:
@@ -105,6 +98,14 @@ def reduce_map(
             f"Expected maps of `{name}` to have shape {expected}, got {tuple(raw.shape)}."
         )
     return raw.abs() if abs else raw
+
+
+def _channels(raw: Tensor, batch: Batch) -> int | None:
+    """Which axis of a method's output is reduced: an image's channels, a word's embedding."""
+    if batch.tokens is not None:
+        return -1 if tuple(raw.shape[:-1]) == (len(batch), *batch.map_shape) else None
+    whole = tuple(raw.shape) == tuple(batch.inputs.shape)
+    return 1 if whole and raw.ndim == len(batch.map_shape) + 2 else None
 
 
 def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -> Choice:
