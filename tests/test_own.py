@@ -100,6 +100,22 @@ def test_a_run_without_a_suite_writes_the_suite_it_made(home, call):
 
 
 @pytest.mark.usefixtures("home")
+def test_python_takes_paths_and_addresses_and_gives_the_same_numbers(call):
+    command = [*OWN[:-1], "saliency,random"]
+    command[command.index("--protocols") + 1] = "deletion"
+    assert call(*command, "--out", "a")[0] == 0
+    state = torch.load("best.pt")["model_state_dict"]
+    net = registry.get("model", "./my_net.py:build").function()
+    net.load_state_dict({key.removeprefix("module."): value for key, value in state.items()})
+    model = assay.model(net, size=32, mean=0.5, std=0.2, name="build")
+    said = assay.benchmark(model, "val", ["saliency", "random"], ["deletion"], progress=False)
+    first, second = (r.scores["value"].to_pylist() for r in (assay.load("a"), said))
+    assert first == second
+    maps = assay.explain("./my_net.py:network", torch.randn(2, 3, 32, 32), [0, 1], "saliency")
+    assert maps.shape == (2, 32, 32)
+
+
+@pytest.mark.usefixtures("home")
 def test_classes_said_on_the_command_line_decide(call):
     assert call(*OWN, "--classes", "dog,cat", "--out", "a")[0] == 0
     assert assay.load("a").spec.datasets == [
