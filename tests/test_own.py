@@ -10,6 +10,7 @@ from PIL import Image
 
 import assay
 from assay import registry
+from assay.commands.printing import near_chance
 from assay.plan import resolve
 from assay.spec import choose_one, make_suite
 
@@ -307,7 +308,16 @@ def test_a_network_at_chance_is_remarked_upon(home, call):
     accuracy = assay.load(home / "run").manifest["clean"][0]
     assert code == 0
     assert accuracy["chance"] == 0.5
-    assert ("below twice chance" in output) == (accuracy["accuracy"] < 1)
+    assert ("hardly above chance" in output) == (accuracy["accuracy"] < 0.55)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "chance", "remarked"),
+    [(0.5, 0.5, True), (0.9, 0.5, False), (0.15, 0.1, True), (0.25, 0.1, False),
+     (0.0015, 0.001, True), (0.17, 0.001, False)],
+)  # fmt: skip
+def test_a_good_network_of_two_classes_is_not_remarked_upon(accuracy, chance, remarked):
+    assert near_chance(accuracy, chance) == remarked
 
 
 LOOK = ["--model", "./my_net.py:build", "--size", "32", "--mean", ".5", "--std", ".2"]

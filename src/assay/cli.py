@@ -102,11 +102,15 @@ def run(
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(help=f"Names or ./file.py:function, by commas. Else {METHODS}."),
+        typer.Option(
+            help=f"Names or ./file.py:function, by commas. Else {METHODS.replace(',', ', ')}."
+        ),
     ] = None,
     protocols: Annotated[
         str | None,
-        typer.Option(help=f"Names or ./file.py:function, by commas. Else {PROTOCOLS}."),
+        typer.Option(
+            help=f"Names or ./file.py:function, by commas. Else {PROTOCOLS.replace(',', ', ')}."
+        ),
     ] = None,
     size: SizeOption = None,
     resize: ResizeOption = None,

@@ -18,14 +18,19 @@ def print_notes(console: Console, manifest: dict[str, Any]) -> None:
             console.print(f"{name}: {about['card']['weights']}.", markup=False, soft_wrap=True)
 
 
+def near_chance(accuracy: float, chance: float) -> bool:
+    """Whether a network is hardly better than guessing; twice chance, but with few classes less."""
+    return accuracy < min(2 * chance, chance + 0.1 * (1 - chance))
+
+
 def print_accuracy(console: Console, manifest: dict[str, Any]) -> None:
     """How often each network is right, and a warning where that is hardly above chance."""
     for row in manifest["clean"]:
         right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
         console.print(f"{row['model']} is {right}", markup=False)
-        if row["accuracy"] < 2 * row["chance"]:
+        if near_chance(row["accuracy"], row["chance"]):
             console.print(
-                "That is below twice chance: labels or normalisation probably do not fit the "
+                "That is hardly above chance: labels or normalisation probably do not fit the "
                 "model.",
                 style="yellow",
             )
