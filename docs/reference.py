@@ -215,6 +215,8 @@ def keys_of(plugin: Any) -> list[str]:
 
 
 def _cited(key: str, up: str) -> str:
+    if key not in REFERENCES:
+        raise KeyError(f"Add `{key}`, which a plug-in cites, to docs/references.yml.")
     about = REFERENCES[key]
     link = f"[{about['title']}]({up}literature.md#{key})"
     authors = about["authors"].split(", ")

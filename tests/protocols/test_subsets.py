@@ -62,7 +62,7 @@ def test_sets_are_shares_of_the_units_a_sample_has(linear):
     dataset = as_dataset((x, y))
     batch = dataset.batch(dataset.ids)
     units = some_entries(batch)
-    sets = random_subsets(batch, units, [0.4], 9)
+    sets = random_subsets(batch, units, subsets.set_sizes(units, [0.4]), 9)
     for b, sample in enumerate(batch.ids):
         made = sets.make(torch.full((9,), b), torch.arange(9))
         length = length_of(sample, 12)
