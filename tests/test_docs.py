@@ -1,51 +1,174 @@
-"""The code in the README and the docs runs as it stands."""
+"""The README and the docs: their code runs as it stands, their links lead somewhere."""
 
+import importlib.util
 import re
+import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from assay import registry
+from reader import Block, blocks, follow, furnish
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+PLUGINS = [p for kind in registry.TYPES for p in registry.everything(kind) if not p.own]
 
 
-def blocks(page: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.S)
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    """The script that makes the reference."""
+    pytest.importorskip("mkdocs")
+    spec = importlib.util.spec_from_file_location("docs_reference", DOCS / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
-def test_code_runs(page, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("reader")
+    furnish(folder)
+    return folder
+
+
+@pytest.fixture
+def home(furnished, tmp_path, monkeypatch) -> Iterator[Path]:
+    """A reader's folder, and a registry that forgets what the page adds to it."""
+    shutil.copytree(furnished, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    monkeypatch.syspath_prepend(tmp_path / "home")
+    monkeypatch.delitem(sys.modules, "my_net", raising=False)
     for kind in registry.TYPES:
         registry.names(kind)  # what is built in is there before we look
     before = {kind: dict(plugins) for kind, plugins in registry._REGISTERED.items()}
-    space = {"__name__": f"docs_{page.stem}"}
-    try:
-        for block in blocks(page):
-            exec(compile(block, str(page), "exec"), space)
-    finally:
-        for kind, plugins in before.items():
-            registry._REGISTERED[kind].clear()
-            registry._REGISTERED[kind].update(plugins)
-    assert "random" in capsys.readouterr().out
+    yield tmp_path / "home"
+    for kind, plugins in before.items():
+        registry._REGISTERED[kind].clear()
+        registry._REGISTERED[kind].update(plugins)
+
+
+def runs(block: Block) -> bool:
+    return block.language in ("python", "bash") and not block.skipped
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(map(runs, blocks(p)))], ids=lambda p: p.stem
+)
+def test_the_page_does_what_it_says(page, home, capsys):
+    space: dict[str, object] = {"__name__": f"docs_{page.stem}"}
+    for block in blocks(page):
+        follow(block, space, page)
     if page.name == "README.md":
-        assert (tmp_path / "report.html").stat().st_size > 10_000
+        assert "random" in capsys.readouterr().out
+        assert (home / "report.html").stat().st_size > 10_000
 
 
-def code_lines(block: str) -> int:
+def test_little_is_left_out_and_it_is_said_why():
+    found = [block for page in PAGES for block in blocks(page) if block.language != "text"]
+    assert len([b for b in found if b.skipped]) <= 8
+    assert len([b for b in found if runs(b)]) >= 40
+    for page in PAGES:
+        assert page.read_text().count("<!-- not run: ") == sum(
+            bool(b.skipped) for b in blocks(page)
+        )
+
+
+def code_lines(text: str) -> int:
     """Lines of a block that are code: imports, blanks and the docstring left out."""
-    lines = [line for line in block.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip()]
     return len([x for x in lines if not x.startswith(("import", "from")) and '"""' not in x])
 
 
-@pytest.mark.parametrize(("page", "most"), [("new_method.md", 12), ("new_protocol.md", 15)])
+@pytest.mark.parametrize(("page", "most"), [("own_method.md", 12), ("own_protocol.md", 15)])
 def test_a_plugin_is_as_short_as_promised(page, most):
-    assert code_lines(blocks(ROOT / "docs" / page)[0]) <= most
+    first = next(b for b in blocks(DOCS / "how_to" / page) if "@assay." in b.text)
+    assert code_lines(first.text) <= most
 
 
-def test_links_lead_somewhere():
+def test_links_lead_somewhere(reference):
+    made = {(DOCS / address).resolve() for address in reference.pages()}
     for page in PAGES:
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+            there = (page.parent / target).resolve()
+            assert there.exists() or there in made, f"{page.name}: {target}"
+
+
+def test_numbers_in_the_readme_are_right():
+    text = (ROOT / "README.md").read_text()
+    methods = [p for p in PLUGINS if p.kind == "method"]
+    controls = [p for p in methods if p.control]
+    protocols = [p for p in PLUGINS if p.kind == "protocol"]
+    right = (
+        f"{len(methods) - len(controls)} methods, {len(controls)} controls, "
+        f"{len(protocols)} protocols"
+    )
+    assert right in text, f"The README should say: {right}."
+
+
+# --- the reference --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda p: f"{p.kind} {p.name}")
+def test_every_plugin_is_in_the_reference(plugin, reference):
+    group = plugin.kind.removesuffix("s") + "s"
+    family = f"{group}/{plugin.family}" if plugin.family else group
+    page = reference.pages()[f"reference/{family}.md"]
+    entry = page.partition(f"\n## {plugin.name}\n")[2].partition("\n## ")[0]
+    assert " ".join(plugin.summary.split()) in entry
+    assert all(f"| `{option}` |" in entry for option in plugin.options)
+    for key in reference.keys_of(plugin):
+        assert key in reference.REFERENCES, f"Add `{key}` to docs/references.yml."
+        assert reference.REFERENCES[key]["title"] in entry or key not in plugin.cite
+    if plugin.kind == "protocol":
+        assert f"{'higher' if plugin.higher_is_better else 'lower'} is better" in entry
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [p for p in PLUGINS if p.kind == "protocol" or (p.kind == "method" and not p.control)],
+    ids=lambda p: f"{p.kind} {p.name}",
+)
+def test_formula_source_and_deviations_are_said(plugin):
+    paragraphs = [part.partition(": ")[0] for part in plugin.description.split("\n\n")]
+    assert plugin.cite, "Name the paper with `cite=`."
+    assert "Formula" in paragraphs, "Say `Formula: ...` in a paragraph of the docstring."
+    assert "Beside the paper" in paragraphs, "Say what differs: `Beside the paper: ...`."
+
+
+def test_literature_is_whole(reference):
+    for key, about in reference.REFERENCES.items():
+        assert set(about) == {"authors", "title", "venue", "link"}, key
+        assert re.findall(r"\d{4}", key)[0] in about["venue"], key
+        first = about["authors"].split(",")[0].split()[-1].lower()
+        assert key.startswith(first.replace("ö", "o").replace("ü", "u")), key
+
+
+def test_every_command_and_option_is_in_the_reference(reference):
+    from typer.main import get_command
+
+    from assay.cli import app
+
+    page = reference.pages()["reference/command_line.md"]
+    for name, command in get_command(app).commands.items():
+        part = page.partition(f"\n## assay {name}\n")[2].partition("\n## ")[0]
+        for parameter in command.params:
+            assert (parameter.help or "").replace("|", "/") in part, (name, parameter.name)
+
+
+def test_the_site_builds_strictly_and_fetches_nothing(reference, tmp_path):
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path), strict=True))
+    page = (tmp_path / "reference" / "protocols" / "curves.html").read_text()
+    assert "incremental_deletion" in page
+    loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?:[^"]+)"', page)
+    assert not loaded

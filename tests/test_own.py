@@ -10,6 +10,7 @@ from PIL import Image
 
 import assay
 from assay import registry
+from assay.manifest import hardly_above_chance
 from assay.plan import resolve
 from assay.spec import choose_one, make_suite
 
@@ -97,6 +98,22 @@ def test_a_run_without_a_suite_writes_the_suite_it_made(home, call):
     assert first.equals(second)
     assert set(first["method"].to_pylist()) == {"gradcam", "attr", "random"}
     assert set(first["protocol"].to_pylist()) == {"deletion", "whole_mass"}
+
+
+@pytest.mark.usefixtures("home")
+def test_python_takes_paths_and_addresses_and_gives_the_same_numbers(call):
+    command = [*OWN[:-1], "saliency,random"]
+    command[command.index("--protocols") + 1] = "deletion"
+    assert call(*command, "--out", "a")[0] == 0
+    state = torch.load("best.pt")["model_state_dict"]
+    net = registry.get("model", "./my_net.py:build").function()
+    net.load_state_dict({key.removeprefix("module."): value for key, value in state.items()})
+    model = assay.model(net, size=32, mean=0.5, std=0.2, name="build")
+    said = assay.benchmark(model, "val", ["saliency", "random"], ["deletion"], progress=False)
+    first, second = (r.scores["value"].to_pylist() for r in (assay.load("a"), said))
+    assert first == second
+    maps = assay.explain("./my_net.py:network", torch.randn(2, 3, 32, 32), [0, 1], "saliency")
+    assert maps.shape == (2, 32, 32)
 
 
 @pytest.mark.usefixtures("home")
@@ -291,8 +308,16 @@ def test_a_network_at_chance_is_remarked_upon(home, call):
     accuracy = assay.load(home / "run").manifest["clean"][0]
     assert code == 0
     assert accuracy["chance"] == 0.5
-    low = min(2 * accuracy["chance"], accuracy["chance"] + (1 - accuracy["chance"]) / 4)
-    assert ("hardly above chance" in output) == (accuracy["accuracy"] < low)
+    assert ("hardly above chance" in output) == (accuracy["accuracy"] < 0.625)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "chance", "remarked"),
+    [(0.5, 0.5, True), (0.9, 0.5, False), (0.15, 0.1, True), (0.25, 0.1, False),
+     (0.0015, 0.001, True), (0.17, 0.001, False)],
+)  # fmt: skip
+def test_a_good_network_of_two_classes_is_not_remarked_upon(accuracy, chance, remarked):
+    assert hardly_above_chance({"accuracy": accuracy, "chance": chance}) == remarked
 
 
 LOOK = ["--model", "./my_net.py:build", "--size", "32", "--mean", ".5", "--std", ".2"]

@@ -185,6 +185,7 @@ def test_a_text_on_the_command_line(tmp_path, call, monkeypatch):
     save_bert(tmp_path / "my model")
     code, out, _ = call("explain", "the film was good / and lovely", "--model", "hf:./my model")
     assert code == 0
+    assert out.startswith("my model gives")  # the folder's name, not its path
     assert "explanation.html" in out
     page = (tmp_path / "explanation.html").read_text()
     for word in ("film", "good", "lovely"):

@@ -23,7 +23,8 @@ from assay.methods import attribute, given, reduce_map
 from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
 from assay.models.wrap import model as as_model
-from assay.plan import Plan
+from assay.own import dataset_item
+from assay.plan import Plan, build_one
 from assay.results import Results
 from assay.run import dry_run as run_dry
 from assay.run import prepare, run
@@ -46,7 +47,7 @@ Target = Literal["label", "predicted"]
 
 
 def benchmark(
-    net: nn.Module | Model,
+    net: nn.Module | Model | str,
     data: Any,
     methods: Sequence[Any] | Mapping[str, Any] | None = None,
     protocols: Sequence[Any] | None = None,
@@ -61,9 +62,10 @@ def benchmark(
     """Score attribution methods on your model and data.
 
     Args:
-        net: A network, or a `Model` made with `assay.model`.
+        net: A network, a `Model` made with `assay.model`, or a name as the command line takes it,
+            such as `hf:FOLDER`.
         data: `(X, y)` with X as the network takes it; `y=None` explains the predicted class. Also a
-            torch dataset or a `Dataset`.
+            torch dataset, a `Dataset`, or a path or name as the command line takes it.
         methods: Names, `{name: options}`, `{"label": tensor of maps}`, callables
             `(model, batch) -> Tensor`, or objects with captum's `attribute(inputs, target=...)`,
             also as `{"label": object}` or `{object: options}`. By default a fast set of what
@@ -113,7 +115,7 @@ def _warn_of_chance(manifest: dict[str, Any]) -> None:
 
 
 def dry_run(
-    net: nn.Module | Model,
+    net: nn.Module | Model | str,
     data: Any,
     methods: Sequence[Any] | Mapping[str, Any] | None = None,
     protocols: Sequence[Any] | None = None,
@@ -132,14 +134,15 @@ def dry_run(
 
 
 def explain(
-    net: nn.Module | Model, X: Any, y: Any, method: Any, *, seed: int = 0, **options: Any
+    net: nn.Module | Model | str, X: Any, y: Any, method: Any, *, seed: int = 0, **options: Any
 ) -> Tensor:
     """A method's maps, reduced to one signed number per position: `[B, H, W]` for images.
 
     `y` is the class explained for each sample, or None for the predicted one.
     """
-    choice = _method(method, options, as_model(net))
-    spec = _spec(net, (X, y), [choice], ["single_deletion"], seed, "label", None)
+    explained = _model(net)
+    choice = _method(method, options, explained)
+    spec = _spec(explained, (X, y), [choice], ["single_deletion"], seed, "label", None)
     maps = []
     with _engines(spec) as engines:
         for plan, engine in engines:
@@ -152,7 +155,7 @@ def explain(
 
 
 def score(
-    net: nn.Module | Model,
+    net: nn.Module | Model | str,
     X: Any,
     y: Any,
     maps: Tensor,
@@ -195,7 +198,7 @@ def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Any]]]:
 
 
 def _spec(
-    net: nn.Module | Model,
+    net: nn.Module | Model | str,
     data: Any,
     methods: Sequence[Any] | Mapping[str, Any] | None,
     protocols: Sequence[Any] | None,
@@ -203,8 +206,11 @@ def _spec(
     target: Target,
     limit: int | None,
 ) -> Spec:
-    model = as_model(net)
-    dataset = as_dataset(data, tokens=model.tokens is not None)
+    model = _model(net)
+    if isinstance(data, str | Path):
+        dataset: Dataset = build_one("dataset", dataset_item(str(data)))
+    else:
+        dataset = as_dataset(data, tokens=model.tokens is not None)
     model = replace(model, modality=dataset.modality)
     return make_suite(
         {
@@ -221,6 +227,13 @@ def _spec(
             "limit": limit,
         }
     )
+
+
+def _model(net: nn.Module | Model | str) -> Model:
+    if not isinstance(net, str):
+        return as_model(net)
+    model: Model = build_one("model", net)
+    return model
 
 
 def _fits(choice: Choice, item: Any, dataset: Dataset) -> Choice:

@@ -17,9 +17,11 @@ from assay.commands.printing import (
     print_notes,
 )
 from assay.errors import InputError, NotApplicable, PrerequisiteError, unknown
+from assay.own import METHODS, PROTOCOLS, own_suite
 
 app = typer.Typer(
     help="Which feature-attribution method can you trust, for this model and this data?",
+    epilog="Begin with `assay demo`, then `assay run --model ... --data ...` on your own network.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,16 +37,34 @@ DeviceOption = Annotated[
     str | None, typer.Option("--device", help="Where the networks run, e.g. cuda.")
 ]
 LimitOption = Annotated[
-    int | None, typer.Option("--limit", min=1, help="At most this many samples a dataset.")
+    int | None,
+    typer.Option("--limit", min=1, help="At most this many samples a dataset, over all classes."),
 ]
 BudgetOption = Annotated[
-    str | None, typer.Option("--budget", help="Cut samples, then steps, to a time: 10min, 2h.")
+    str | None,
+    typer.Option("--budget", help="Take fewer samples, then fewer steps, to fit 10min, 2h ..."),
 ]
 DryOption = Annotated[
-    bool, typer.Option("--dry-run", help="Count forward passes and time, run nothing.")
+    bool, typer.Option("--dry-run", help="Say how many forward passes and what time; run nothing.")
 ]
 BatchOption = Annotated[
-    int | None, typer.Option("--micro-batch", min=1, help="Rows per call of a network.")
+    int | None, typer.Option("--micro-batch", min=1, help="Inputs per call of a network.")
+]
+ModelHelp = "A name, ./file.py:factory, hf:FOLDER, timm:NAME or torchvision:NAME."
+WeightsOption = Annotated[
+    str | None, typer.Option(help="The model's weights: .safetensors, or a checkpoint of tensors.")
+]
+SizeOption = Annotated[
+    int | None, typer.Option(min=1, help="Pixels a side of the input; needs --mean and --std.")
+]
+ResizeOption = Annotated[
+    int | None, typer.Option(min=1, help="Shorter side of an image before the crop to --size.")
+]
+MeanOption = Annotated[
+    str | None, typer.Option(help="Subtracted from pixels in [0, 1], one per channel: .5,.5,.5.")
+]
+StdOption = Annotated[
+    str | None, typer.Option(help="What they are then divided by, one per channel.")
 ]
 
 
@@ -71,24 +91,38 @@ def run(
     micro_batch: BatchOption = None,
     dry_run: DryOption = False,
     maps: Annotated[bool, typer.Option(help="Store the maps.")] = True,
-    model: Annotated[
-        str | None, typer.Option(help="Name, ./file.py:factory, timm:NAME or torchvision:NAME.")
-    ] = None,
-    weights: Annotated[str | None, typer.Option(help="Safetensors or a checkpoint.")] = None,
+    model: Annotated[str | None, typer.Option(help=ModelHelp)] = None,
+    weights: WeightsOption = None,
     data: Annotated[
-        str | None, typer.Option(help="Folder, .csv, .tsv, .jsonl, .parquet or a name.")
+        str | None,
+        typer.Option(
+            help="A folder with one folder of images per class, a .csv, .tsv, .jsonl or .parquet "
+            "file, a folder of Hugging Face's save_to_disk, or a name."
+        ),
     ] = None,
-    methods: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
-    protocols: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
-    size: Annotated[int | None, typer.Option(min=1, help="Pixels a side of the input.")] = None,
-    resize: Annotated[int | None, typer.Option(min=1, help="Shorter side before the crop.")] = None,
-    mean: Annotated[str | None, typer.Option(help="Subtracted from pixels in [0, 1].")] = None,
-    std: Annotated[str | None, typer.Option(help="What they are then divided by.")] = None,
-    classes: Annotated[str | None, typer.Option(help="Names in the order of the outputs.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Names or ./file.py:function, by commas. Else {METHODS.replace(',', ', ')}."
+        ),
+    ] = None,
+    protocols: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Names or ./file.py:function, by commas. Else {PROTOCOLS.replace(',', ', ')}."
+        ),
+    ] = None,
+    size: SizeOption = None,
+    resize: ResizeOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Names of the classes in the order of the outputs, by commas."),
+    ] = None,
     target: Annotated[str, typer.Option(help="The class explained: label or predicted.")] = "label",
 ) -> None:
     """Run a suite, or a model and data of your own; run it again to continue where it stopped."""
-    from assay.own import own_suite
     from assay.spec import read_suite
 
     told = {
@@ -127,8 +161,10 @@ def demo(
 
 @app.command()
 def explain(
-    image: Annotated[str, typer.Argument(help="An image file; a text for a model of texts.")],
-    model: Annotated[str, typer.Option(help="Name, ./file.py:factory, timm:NAME ...")],
+    image: Annotated[
+        str, typer.Argument(help="An image file; for a model of texts the text itself.")
+    ],
+    model: Annotated[str, typer.Option(help=ModelHelp)],
     method: Annotated[
         str | None,
         typer.Option(help="A name or address; else gradcam, or for texts integrated_gradients."),
@@ -137,14 +173,17 @@ def explain(
         Path | None, typer.Option(help="A run's folder: take the method it placed first.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="explanation.png; .html for a text.")
+        Path | None,
+        typer.Option("-o", "--output", help="What is written; else explanation.png or .html."),
     ] = None,
-    target: Annotated[int | None, typer.Option(min=0, help="A class; else the predicted.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Safetensors or a checkpoint.")] = None,
-    size: Annotated[int | None, typer.Option(min=1, help="Pixels a side of the input.")] = None,
-    resize: Annotated[int | None, typer.Option(min=1, help="Shorter side before the crop.")] = None,
-    mean: Annotated[str | None, typer.Option(help="Subtracted from pixels in [0, 1].")] = None,
-    std: Annotated[str | None, typer.Option(help="What they are then divided by.")] = None,
+    target: Annotated[
+        int | None, typer.Option(min=0, help="The number of the class explained; else predicted.")
+    ] = None,
+    weights: WeightsOption = None,
+    size: SizeOption = None,
+    resize: ResizeOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
 ) -> None:
     """One method's map over one picture or text: red speaks for the class, blue against it."""
     from assay.best import explain_best
@@ -220,7 +259,7 @@ def list_plugins(
     what: Annotated[str, typer.Argument(help=f"{', '.join([*KINDS, 'suites'])}.")],
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """What there is, with what each needs and costs."""
+    """What there is: methods, protocols, models, ..., with what each needs and costs."""
     if what not in (*KINDS, "suites"):
         raise unknown("list", what, [*KINDS, "suites"])
     rows = rows_of(what)

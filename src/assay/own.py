@@ -32,7 +32,7 @@ def own_suite(told: Mapping[str, Any], target: str = "label") -> Spec:
         raise InputError(f"Expected a suite, or `--model` and `--data`: `{missing}` is missing.")
     return make_suite(
         {
-            "datasets": [_dataset(data, classes)],
+            "datasets": [dataset_item(data, classes)],
             "models": [model_item(model, {**told, "classes": classes})],
             "methods": _words(told["methods"] or METHODS),
             "protocols": _words(told["protocols"] or PROTOCOLS),
@@ -52,8 +52,8 @@ def model_item(model: str, told: Mapping[str, Any]) -> Any:
     return {model: options} if options else model
 
 
-def _dataset(data: str, classes: list[str] | None) -> Any:
-    """The kind of data that a path holds, by its files, ending and columns."""
+def dataset_item(data: str, classes: list[str] | None = None) -> Any:
+    """A dataset as a suite writes it: what kind a path holds, by its files, ending and columns."""
     path = Path(data).expanduser()
     if path.is_dir():
         if any((path / file).is_file() for file in ("dataset_info.json", "dataset_dict.json")):

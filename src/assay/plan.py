@@ -5,6 +5,7 @@ import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -228,7 +229,7 @@ def build_one(kind: str, item: Any) -> Any:
 def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -> tuple[Any, str]:
     """A dataset or model by its name or address, and its label."""
     if kind == "model" and is_hub_name(name):
-        label = own or name.partition(":")[2]
+        label = own or Path(name.partition(":")[2]).name
         return hub_model(name, options, label), label
     plugin = registry.get(kind, name)
     if kind == "model" and plugin.source:

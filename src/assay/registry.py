@@ -73,7 +73,7 @@ class Plugin:
     source: str = ""  # the hash of the file it was taken from, for plug-ins named by address
     preset: Mapping[str, Any] = field(default_factory=dict)  # options a preset begins with
     formula: str = ""  # the name of the plug-in a preset is made of
-    about: str = ""  # a preset's own summary
+    about: str = ""  # a preset's own docstring
 
     @functools.cached_property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -100,10 +100,14 @@ class Plugin:
         return frozenset(self.needs(options) if callable(self.needs) else self.needs)
 
     @property
+    def description(self) -> str:
+        """The docstring: what it does, the formula, what differs from the paper."""
+        return inspect.cleandoc(self.about) or inspect.getdoc(self.function) or ""
+
+    @property
     def summary(self) -> str:
-        """The first line of the docstring."""
-        text = self.about or (inspect.getdoc(self.function) or "").split("\n\n")[0]
-        return text.replace("\n", " ")
+        """The first paragraph of the description."""
+        return self.description.split("\n\n")[0].replace("\n", " ")
 
     def configure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All options, the given ones validated against the signature.

@@ -23,7 +23,8 @@ from assay.manifest import write_manifest
 from assay.models.prepare import choose_micro_batch
 from assay.plan import Plan, Shard, resolve
 from assay.results import Results
-from assay.shard import ResponseShelf, ShardRun, look
+from assay.shard import ShardRun, look
+from assay.shelf import ResponseShelf
 from assay.spec import Choice, Spec
 from assay.store import NOWHERE, Store
 

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from assay import registry
 from assay.errors import InputError, NotApplicable, PrerequisiteError
-from assay.interventions import Arrays, Counter, Engine, Shelf
+from assay.interventions import Counter, Engine, Shelf
 from assay.methods import Moments, explain_again, finish, forward_passes, raw_map
 from assay.models.prepare import runner
 from assay.plan import Plan, Shard
 from assay.previews import summarise
+from assay.shelf import ResponseShelf
 from assay.spec import Choice
 from assay.store import CURVES, SCORES, Store
 from assay.types import Batch, Case, Scores
@@ -349,31 +350,6 @@ def score_case(protocol: Choice, case: Case) -> Scores:
     if isinstance(protocol.plugin.chance, float):
         value = torch.where(case.constant.cpu() & ~value.isnan(), protocol.plugin.chance, value)
     return replace(scores, value=value)
-
-
-@dataclass(frozen=True)
-class ResponseShelf:
-    """Method-independent answers of one shard on disk."""
-
-    plan: Plan
-    shard: Shard
-    store: Store
-
-    def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
-        """The answers of a group, if all its samples are these."""
-        found = Store.read_arrays(self._path(group))
-        if found is None or json.loads(found[1]["samples"]) != list(self.shard.samples):
-            return None
-        return found
-
-    def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
-        """Keep the answers of a group."""
-        samples = json.dumps(self.shard.samples)
-        self.store.write_arrays(self._path(group), arrays, {**about, "samples": samples})
-
-    def _path(self, group: str) -> Any:
-        key = self.plan.responses_key(self.shard, group)
-        return self.store.path("responses", key, f"{self.shard.id}.safetensors")
 
 
 def _curve_table(cell: str, shard: Shard, scores: Scores | None) -> pa.Table:

@@ -52,14 +52,19 @@ class Spec(BaseModel):
     notes: str = ""
     """What a reader must know of the settings; shown on the page."""
     datasets: list[Any] = Field(min_length=1)
+    """Whose samples are explained."""
     models: list[Any] = Field(min_length=1)
+    """Which networks are explained; each is run on each dataset."""
     methods: list[Any] = Field(min_length=1)
+    """What explains, controls among them."""
     protocols: list[Any] = Field(min_length=1)
+    """By what the methods are scored."""
     target: Literal["label", "predicted"] = "label"
     """The class that is explained."""
     seeds: list[int] = Field(default=[0], min_length=1)
+    """Everything is run once for each; the seeds of a sample are averaged."""
     limit: int | None = Field(default=None, ge=1)
-    """At most this many samples of each dataset."""
+    """At most this many samples of each dataset: a fixed draw, balanced over the classes."""
     budget: Cut | None = None
     """Written by a run with a time budget: what it cut. The other fields are already cut."""
 

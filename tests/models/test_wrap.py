@@ -61,6 +61,12 @@ def test_prepare_says_what_the_pixels_are() -> None:
     assert model(Small(), prepare=prepare, mean=0.5, std=[0.2] * 3).pixels == prepare.pixels
 
 
+def test_size_mean_and_std_say_how_image_files_are_read() -> None:
+    wrapped = model(Small(), size=32, resize=40, mean=0.5, std=[0.2] * 3)
+    assert wrapped.prepare == Preprocess(32, Pixels((0.5,) * 3, (0.2,) * 3), resize=40)
+    assert model(Small(), size=32, mean=0.5, std=0.2).pixels == wrapped.pixels
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -77,7 +83,13 @@ def test_prepare_says_what_the_pixels_are() -> None:
         ({"cam_layer": nn.ReLU()}, "a ReLU that is not in it"),
         ({"cam_layer": 3}, "module or its name, got int"),
         ({"output": [1]}, "`output`.*got list"),
-        ({"prepare": lambda image: image}, "or a `Tokenize`, got function"),
+        ({"prepare": lambda image: image}, "a `Tokenize`, got function"),
+        ({"size": 8}, "`mean` and `std` beside `size`"),
+        ({"resize": 8, "mean": 0.5, "std": 0.5}, "`size` beside `resize`"),
+        (
+            {"size": 8, "mean": 0.5, "std": 1, "prepare": Preprocess(8, Pixels((0.5,), (1.0,)))},
+            "`size` or `prepare`, not both",
+        ),
         (
             {"mean": 0.1, "std": 1, "prepare": Preprocess(8, Pixels((0.2,), (1.0,)))},
             "those of `prepare`",

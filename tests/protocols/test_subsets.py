@@ -8,7 +8,6 @@ import assay
 from assay.absent import random_subsets
 from assay.data.memory import as_dataset
 from assay.protocols import subsets
-from assay.protocols.subsets import set_sizes
 from small_worlds import length_of, make_images, make_net, some_entries
 
 
@@ -63,7 +62,7 @@ def test_sets_are_shares_of_the_units_a_sample_has(linear):
     dataset = as_dataset((x, y))
     batch = dataset.batch(dataset.ids)
     units = some_entries(batch)
-    sets = random_subsets(batch, units, set_sizes(units, [0.4]), 9)
+    sets = random_subsets(batch, units, subsets.set_sizes(units, [0.4]), 9)
     for b, sample in enumerate(batch.ids):
         made = sets.make(torch.full((9,), b), torch.arange(9))
         length = length_of(sample, 12)

@@ -113,7 +113,12 @@ def gradcam(
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
-    """Relu of the activations weighted by their mean gradients, enlarged to the input."""
+    """Relu of the activations weighted by their mean gradients, enlarged to the input.
+
+    Formula: relu(sum_k w_k A_k), w_k the mean over places of df/dA_k.
+
+    Beside the paper: nothing. The layer is the last with a spatial output unless `layer` names one.
+    """
     return _weighted(model, batch, layer, output, relu, _mean_gradient)
 
 
@@ -126,7 +131,13 @@ def xgradcam(
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
-    """Grad-CAM with weights sum(g A) / sum(A): each activation's own share of the answer."""
+    """Grad-CAM with weights sum(g A) / sum(A): each activation's own share of the answer.
+
+    Formula: relu(sum_k w_k A_k), w_k = sum(g_k A_k) / sum(A_k) over places, g = df/dA.
+
+    Beside the paper: 1e-8 is added below the line. On a network that ends in a mean over places and
+    one linear layer it equals `gradcam`.
+    """
     return _weighted(model, batch, layer, output, relu, _share_of_activation)
 
 
@@ -139,7 +150,12 @@ def layercam(
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
-    """Activations weighted place by place with their positive gradients."""
+    """Activations weighted place by place with their positive gradients.
+
+    Formula: relu(sum_k relu(g_k) A_k), g = df/dA, place by place.
+
+    Beside the paper: one layer; the paper also joins several.
+    """
     return _weighted(model, batch, layer, output, relu, _positive_gradient)
 
 
@@ -152,7 +168,14 @@ def gradcam_pp(
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
-    """Grad-CAM with weights sum(alpha relu(g)), alpha = g^2 / (2 g^2 + sum(g^3 A))."""
+    """Grad-CAM with positive gradients, each place counted by a weight of its own.
+
+    Formula: relu(sum_k w_k A_k), w_k = sum(alpha relu(g_k)) over places, alpha = g^2 / (2 g^2 +
+    sum(g^3 A)), g = df/dA.
+
+    Beside the paper: it explains the exponential of the logit, which gives all weights the same
+    factor and leaves the order of the map as it is.
+    """
     return _weighted(model, batch, layer, output, relu, _pixel_weighted)
 
 

@@ -83,7 +83,10 @@ def _passes_of(options: Mapping[str, Any]) -> Passes:
     title="Shuffled",
 )
 def shuffled(model: Model, batch: Batch, *, of: MethodChoice = "saliency") -> Tensor:
-    """A method's own maps dealt to other images: keeps resolution, sparsity and centre bias."""
+    """A method's own maps dealt to other images: keeps resolution, sparsity and centre bias.
+
+    Each sample gets the map of one fixed partner of another group, explained for its own label.
+    """
     choice = choose_one("method", of)
     if choice.plugin.name == "shuffled":
         raise InputError("Expected `of` to name a method other than `shuffled`.")

@@ -71,7 +71,13 @@ def one_pass(options: Mapping[str, Any]) -> Passes:
     title="Saliency",
 )
 def saliency(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
-    """The gradient of the explained output: how the answer changes with each input."""
+    """The gradient of the explained output: how the answer changes with each input.
+
+    Formula: df/dx at x.
+
+    Beside the paper: it takes the largest absolute value over the channels; here they are summed
+    with their signs unless `reduce` or `abs` say otherwise.
+    """
     x = points(model, batch)
     parts = [g for _, _, _, g in gradients(model, batch, 1, lambda s, _: x[s], output)]
     return torch.cat(parts)
@@ -87,7 +93,12 @@ def saliency(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
     title="Input x gradient",
 )
 def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
-    """The input times the gradient: the first-order share of each input in the answer."""
+    """The input times the gradient: the first-order share of each input in the answer.
+
+    Formula: x df/dx at x, with x as the network takes it.
+
+    Beside the paper: nothing.
+    """
     x = points(model, batch)
     return torch.cat(
         [p * g for _, _, p, g in gradients(model, batch, 1, lambda s, _: x[s], output)]
@@ -124,7 +135,10 @@ def integrated_gradients(
 ) -> Tensor:
     """(x - b) times the mean gradient on the straight way from a baseline b to x.
 
-    The integral is taken by Gauss-Legendre quadrature with `steps` nodes.
+    Formula: (x - b) times the integral over a in [0, 1] of df/dx at b + a (x - b).
+
+    Beside the paper: the integral is taken by Gauss-Legendre quadrature with `steps` nodes, not by
+    a sum of equal steps, and the logit is explained; `output: probability` is the paper's.
     """
     x = points(model, batch)
     start = _start(model, batch, baseline, x)
@@ -158,5 +172,11 @@ def integrated_gradients_uniform(
     steps: Annotated[int, Field(ge=1)] = 50,
     output: Output = "logit",
 ) -> Tensor:
-    """Integrated gradients from uniform noise in [-1, 1], one fixed field per sample."""
+    """Integrated gradients from uniform noise in [-1, 1], one fixed field per sample.
+
+    Formula: that of `integrated_gradients` with b uniform in [-1, 1].
+
+    Beside the paper: it draws over the range of valid pixels, and averages over several draws too;
+    IDSDS takes one field for all images.
+    """
     return integrated_gradients(model, batch, steps=steps, baseline="uniform", output=output)

@@ -48,10 +48,14 @@ def occlusion(
     output: Output = "logit",
     spread: Literal["full", "share"] = "full",
 ) -> Tensor:
-    """What the answer loses when a unit is absent, f(x) - f(x without it), at all its positions.
+    """What the answer loses when a unit is absent, at all its positions.
 
-    Where units overlap a position takes their mean. `share` divides a unit's loss by its size, so
-    that the map's sum over the unit is the loss.
+    Formula: f(x) - f(x without the unit); where units overlap a position takes their mean.
+
+    `share` divides a unit's loss by its size, so that the map's sum over the unit is the loss.
+
+    Beside the paper: it slides a grey square in small steps and watches the probability; here the
+    cells of a grid, zero, the logit. `units: windows` are overlapping squares.
     """
     engine, features = engine_of(model, batch), make_units(batch, units)
     answers = engine.respond(features, each(features), fill).output(output)
@@ -84,11 +88,16 @@ def rise(
     output: Output = "probability",
     normalise: bool = False,
 ) -> Tensor:
-    """The mean answer under random smooth masks that keep a place: sum(f(z) M) / (masks keep).
+    """The mean answer under random smooth masks, over those that keep a place.
 
-    z = M x + (1 - M) fill. A mask is a grid of `side` x `side` cells, each kept with probability
-    `keep`, enlarged bilinearly to one cell more than the image and shifted by part of a cell.
-    `normalise` divides each place by its own share of masks instead of `keep`.
+    Formula: sum_i f(z_i) M_i / (`masks` times `keep`), z_i = M_i x + (1 - M_i) fill.
+
+    A mask is a grid of `side` x `side` cells, each kept with probability `keep`, enlarged
+    bilinearly to one cell more than the image and shifted by part of a cell. `normalise` divides
+    each place by its own share of masks instead of `keep`.
+
+    Beside the paper: it takes 4000 to 8000 masks of 7 x 7 cells, half of them kept; these are the
+    settings of IDSDS. Every sample has masks of its own.
     """
     height, width = batch.map_shape
     if side > min(height, width):
@@ -122,7 +131,13 @@ def rise_uniform(
     output: Output = "probability",
     normalise: bool = False,
 ) -> Tensor:
-    """RISE with the same masks over uniform noise in [-1, 1], one fixed field per sample."""
+    """RISE with the same masks over uniform noise in [-1, 1], one fixed field per sample.
+
+    Formula: that of `rise` with a uniform fill.
+
+    Beside the paper: the paper fills with zero; this is RISE-U of IDSDS, which takes one field for
+    all images.
+    """
     return rise(
         model, batch, masks=masks, side=side, keep=keep, fill="uniform", output=output,
         normalise=normalise,

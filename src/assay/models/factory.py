@@ -9,7 +9,6 @@ from torch import nn
 from assay.errors import InputError, unknown
 from assay.models.weights import load_weights
 from assay.models.wrap import model
-from assay.pixels import Pixels, Preprocess
 from assay.registry import ModelFactory
 from assay.types import Model, Prepare
 
@@ -52,16 +51,17 @@ def describe(
 ) -> Model:
     """A network with its weights and all that was said of it; `prepare` where nothing was."""
     loaded = load_weights(net, options["weights"]) if options.get("weights") else ""
-    prepare = _prepare(options) or prepare
     wrapped = model(
         net,
-        mean=None if prepare else options.get("mean"),
-        std=None if prepare else options.get("std"),
+        mean=options.get("mean"),
+        std=options.get("std"),
+        size=options.get("size"),
+        resize=options.get("resize"),
         classes=options.get("classes"),
         cam_layer=options.get("cam_layer"),
         output=options.get("output"),
         name=name,
-        prepare=prepare,
+        prepare=None if options.get("size") else prepare,
     )
     wrapped.checkpoint = str(options.get("checkpoint", ""))
     wrapped.card = {"weights": loaded} if loaded else {}
@@ -75,19 +75,3 @@ def _own(name: str, parameters: Sequence[str], options: Mapping[str, Any]) -> di
         if option not in mine and option not in DESCRIPTION:
             raise unknown(f"option of model `{name}`:", option, [*parameters, *DESCRIPTION])
     return mine
-
-
-def _prepare(options: Mapping[str, Any]) -> Preprocess | None:
-    """From image files to inputs, where size, mean and std are all known."""
-    if not options.get("size"):
-        return None
-    if options.get("mean") is None or options.get("std") is None:
-        raise InputError("Expected `mean` and `std` beside `size`: images are normalised by them.")
-    mean, std = (_three(options[name]) for name in ("mean", "std"))
-    resize = options.get("resize")
-    return Preprocess(int(options["size"]), Pixels(mean, std), int(resize) if resize else None)
-
-
-def _three(value: Any) -> tuple[float, ...]:
-    numbers = value if isinstance(value, list | tuple) else [value] * 3
-    return tuple(float(number) for number in numbers)

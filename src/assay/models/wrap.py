@@ -18,6 +18,8 @@ def model(
     *,
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
+    size: int | None = None,
+    resize: int | None = None,
     classes: int | Sequence[str] | None = None,
     cam_layer: str | nn.Module | None = None,
     output: str | int | Callable[[Any], Tensor] | None = None,
@@ -31,20 +33,24 @@ def model(
         net: The network, from a batch of inputs to logits `[batch, classes]`.
         mean: What was subtracted from pixels in [0, 1], per channel or one number for all.
         std: What they were then divided by.
+        size: Pixels a side of the input, where the data are image files: with `mean` and `std` it
+            says how they are prepared. Not needed where the data are inputs already.
+        resize: The shorter side before the crop to `size`; `size` itself by default.
         classes: The names of the classes, or how many there are.
         cam_layer: The layer CAM methods look at, or its name: the last with a spatial map.
         output: Where the logits are in what the network returns: a key, a position, a function.
         name: What the model is called in tables; the network's class by default.
-        prepare: From an image file or a text to the input: a `Preprocess` or a `Tokenize`. Not
-            needed where the data are inputs already.
+        prepare: From an image file or a text to the input, where `size`, `mean` and `std` do not
+            say it: a `Preprocess` or a `Tokenize`.
         tokens: What token ids mean to a network of texts; a `Tokenize` says it too.
 
     Raises:
         InputError: An argument is not what was expected.
     """
     given = {
-        "mean": mean, "std": std, "classes": classes, "cam_layer": cam_layer,
-        "output": output, "name": name, "prepare": prepare, "tokens": tokens,
+        "mean": mean, "std": std, "size": size, "resize": resize, "classes": classes,
+        "cam_layer": cam_layer, "output": output, "name": name, "prepare": prepare,
+        "tokens": tokens,
     }  # fmt: skip
     if isinstance(net, Model):
         extra = [option for option, value in given.items() if value is not None]
@@ -62,6 +68,8 @@ def model(
             f"{type(prepare).__name__}. Give tensors as data where the network prepares its "
             f"inputs in another way."
         )
+    if size is not None or resize is not None:
+        prepare, mean, std = _preprocess(size, resize, mean, std, prepare), None, None
     if isinstance(prepare, Tokenize):
         tokens = tokens or prepare.tokens
     if tokens is not None:
@@ -102,6 +110,26 @@ def _got(net: Any) -> str:
         return f"got the class `{net.__name__}` itself. Give an instance, with its weights"
     hint = ". Wrap it in a module" if callable(net) else ""
     return f"got {type(net).__name__}{hint}"
+
+
+def _preprocess(
+    size: int | None,
+    resize: int | None,
+    mean: float | Sequence[float] | None,
+    std: float | Sequence[float] | None,
+    prepare: Prepare | None,
+) -> Preprocess:
+    """From image files to inputs, where size, mean and std are all known."""
+    if prepare is not None:
+        raise InputError("Expected `size` or `prepare`, not both: each says how images are read.")
+    pixels = _pixels(mean, std, None)
+    if size is None:
+        raise InputError("Expected `size` beside `resize`: the pixels a side of the input.")
+    if pixels is None:
+        raise InputError("Expected `mean` and `std` beside `size`: images are normalised by them.")
+    if len(pixels.mean) == 1:  # image files are read in colour
+        pixels = Pixels(pixels.mean * 3, pixels.std * 3)
+    return Preprocess(int(size), pixels, None if resize is None else int(resize))
 
 
 def _pixels(

@@ -44,12 +44,16 @@ def incremental_deletion(
     attribution: Literal["fixed", "updated"] = "fixed",
     force: bool = False,
 ) -> Scores:
-    """Mean probability of the target, mean_k p_k, while the least relevant units leave first.
+    """Mean probability of the target while the least relevant units leave first.
+
+    Formula: mean_k p_k, with p_k the probability after the k-th step.
 
     There is no option for the other order, under which lower would be better: that is `deletion`
-    and `morf`. The default grid is that of all curves, 0, 5, ..., 100 %, so that the rows are
-    shared; `steps: idsds` is the paper's, k / 32 for k = 0 ... 31. Beside the paper: a share is
-    rounded to the nearest number of units, not down, and equal values leave in seeded random order.
+    and `morf`.
+
+    Beside the paper: the default grid is that of all curves, 0, 5, ..., 100 %, so that the rows are
+    shared; `steps: idsds` is the paper's, k / 32 for k = 0 ... 31. A share is rounded to the
+    nearest number of units, not down, and equal values leave in seeded random order.
 
     `attribution: updated` explains the current, partly removed input anew at each step; units that
     are gone stay gone. It is for methods of at most two forward passes a sample, unless

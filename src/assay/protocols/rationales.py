@@ -42,10 +42,12 @@ def comprehensiveness(
 ) -> Scores:
     """Mean drop of the target's probability when the most relevant units leave.
 
-    mean_s p(x) - p(x without the top s) over `shares` of the units, the area over the perturbation
-    curve of ERASER. The paper divides the same sum by one more than the number of shares, counting
-    an empty rationale; a constant factor. Absent units are filled, not cut out. A share too small
-    for one unit removes nothing, alike for every map.
+    Formula: mean_s(p(x) - p(x without the top s)) over `shares` s of the units, the area over the
+    perturbation curve of ERASER.
+
+    Beside the paper: it divides the same sum by one more than the number of shares, counting an
+    empty rationale; a constant factor. Absent units are filled, not cut out. A share too small for
+    one unit removes nothing, alike for every map.
     """
     x = _rising(shares)
     drops = _drops(case, "most_relevant_first", units, list(shares), fill, output)
@@ -73,8 +75,10 @@ def sufficiency(
 ) -> Scores:
     """Mean drop of the target's probability when only the most relevant units stay.
 
-    mean_s p(x) - p(x with the top s only) over `shares` of the units; lower is better. The rest,
-    the least relevant 1 - s, is filled. Mean and small shares as in `comprehensiveness`.
+    Formula: mean_s(p(x) - p(x with the top s only)) over `shares` s of the units. The rest, the
+    least relevant 1 - s, is filled.
+
+    Beside the paper: as for `comprehensiveness`: a constant factor, units filled and not cut out.
     """
     x, leaving = _rising(shares), [1 - share for share in shares]
     drops = _drops(case, "least_relevant_first", units, leaving, fill, output)

@@ -39,9 +39,15 @@ def single_deletion(
 ) -> Scores:
     """Rank correlation between what a cell is said to matter and what its removal costs.
 
-    Spearman over the cells of the summed attribution against f(x) - f(x without the cell). Cells
-    are the `units` named, by default those of a grid of `grid` a side on images and the entries on
-    vectors. A sample with fewer than three of them is degenerate.
+    Formula: Spearman over the cells c of (the map's sum over c, f(x) - f(x without c)).
+
+    Cells are the `units` named, by default those of a grid of `grid` a side on images and the
+    entries on vectors. A sample with fewer than three of them is degenerate.
+
+    Beside the paper: this is its SDS, the score of the network as it is; IDSDS is the same of a
+    network fine-tuned on images without a cell. The paper drops images where the correlation is
+    undefined. Here a constant map counts as 0, and a sample whose answers do not vary is left out
+    for all methods alike. Cells cover the image even where `grid` does not divide its side.
     """
     cells = make_units(case.batch, units or {"grid": {"side": grid}})
     answers = case.respond(cells, each(cells), fill).output(output)

@@ -47,11 +47,16 @@ def infidelity(
 ) -> Scores:
     """Squared error of the map's sums, best scaled, as forecast of what removals cost.
 
-    mean_p (d_p - b s_p)^2 with d_p = f(x) - f(x without p), s_p the map's sum over p, and b >= 0
-    the best scale, so a map with flipped signs scores mean_p d_p^2; `m4` lets b be negative. On
-    images p runs over square windows (`sizes` and `stride` as shares of the shorter side),
+    Formula: mean_p (d_p - b s_p)^2 with d_p = f(x) - f(x without p), s_p the map's sum over p, and
+    b >= 0 the best scale. A map with flipped signs scores mean_p d_p^2, the most there is.
+
+    On images p runs over square windows (`sizes` and `stride` as shares of the shorter side),
     elsewhere, or where `units` are named, over `subsets` random sets of each size (shares of the
     sample's units).
+
+    Beside the paper: M4 lets b be negative, so that a map with flipped signs scores as well as the
+    map (`variant: m4`), fills with grey, explains the predicted class and on texts the probability.
+    Yeh et al. take the mean over random perturbations.
 
     `captum` takes the map at its word, b = 1; with `normalize: true` it fits b as Captum does,
     which is `m4`. It is Captum's form for maps that have the input in them: the perturbation is 1
@@ -141,10 +146,16 @@ def sensitivity_n(
 ) -> Scores:
     """Correlation between a random set's total attribution and what its removal costs.
 
-    Pearson over `subsets` random sets of each size, averaged over the sizes (`shares` of the
-    units). Units are the ones named, by default the cells of a grid on images (`grid` or 14 a side,
-    or single pixels on smaller images) and entries on vectors. A sample with fewer than three of
-    them is degenerate.
+    Formula: the mean over sizes n of Pearson over random sets S, |S| = n, of (the map's sum over S,
+    f(x) - f(x without S)); `subsets` sets of each size, sizes as `shares` of the units.
+
+    Units are the ones named, by default the cells of a grid on images (`grid` or 14 a side, or
+    single pixels on smaller images) and entries on vectors. A sample with fewer than three of them
+    is degenerate.
+
+    Beside the paper: it takes a hundred sets of single features for each of sixteen sizes, up to
+    80 % of them, and shows the curve; here four sizes, fifty sets, and the curve's mean. Scattered
+    pixels hardly move a network on large images, hence cells.
     """
     return _correlation(case, grid, units, shares, subsets, fill, output)
 
@@ -173,11 +184,13 @@ def faithfulness_correlation(
 ) -> Scores:
     """Correlation between total attribution and cost of removal over random sets of one size.
 
-    Pearson over `subsets` sets S of sum_S map and f(x) - f(x without S), |S| = `share` of the
-    units: `sensitivity_n` at one size, with its units and its sets. The paper leaves |S| open and
-    fills with the mean of the data (`fill: mean`); Quantus takes 100 sets of 224 pixels, black,
-    and the probability. A share, here the second of `sensitivity_n`, carries over sizes of images,
-    and scattered pixels by the hundred hardly move a network; `grid` the image's side is pixels.
+    Formula: Pearson over `subsets` random sets S, |S| = `share` of the units, of (the map's sum
+    over S, f(x) - f(x without S)): `sensitivity_n` at one size, with its units and its sets.
+
+    Beside the paper: it leaves |S| open and fills with the mean of the data (`fill: mean`); Quantus
+    takes 100 sets of 224 pixels, black, and the probability. A share, here the second of
+    `sensitivity_n`, carries over sizes of images, and scattered pixels by the hundred hardly move a
+    network; `grid` the image's side is pixels.
     """
     return _correlation(case, grid, units, (share,), subsets, fill, output)
 

@@ -18,7 +18,7 @@ def against(scores: pa.Table, control: str, **options: Any) -> list[dict[str, An
     """Give the paired difference of every method to a control under every protocol.
 
     Args:
-        scores: Rows with the columns of DESIGN 5 and a boolean `headline`.
+        scores: The `scores` of a run.
         control: Label of the method held against.
         **options: Keywords of `mean_interval`: level, resamples, seed.
 

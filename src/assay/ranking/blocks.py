@@ -81,7 +81,7 @@ def read_blocks(scores: pa.Table) -> list[Block]:
     """Split the headline rows of a scores table by dataset, model, checkpoint and protocol.
 
     Args:
-        scores: Rows with the columns of DESIGN 5 and a boolean `headline`.
+        scores: The `scores` of a run.
 
     Returns:
         The blocks, sorted by dataset, model, checkpoint and protocol.

@@ -78,7 +78,7 @@ def leaderboard(
     on all samples that the method has. Seeds are averaged per sample first.
 
     Args:
-        scores: Rows with the columns of DESIGN 5 and a boolean `headline`; only those rows count.
+        scores: The `scores` of a run; only rows with `headline` count.
         controls: Kind of each control by method label: `random`, `model_free` (these two are the
             floor) or `other` (shown and ranked per protocol, neither floor nor in the overall
             order: an oracle cannot be recommended).

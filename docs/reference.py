@@ -1,0 +1,304 @@
+"""The reference, made from the registry whenever the site is built; nothing of it is stored."""
+
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import yaml
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+import assay
+from assay import registry
+from assay.commands.listing import rows_of
+from assay.spec import Spec
+
+HERE = Path(__file__).parent
+REFERENCES: dict[str, dict[str, str]] = yaml.safe_load((HERE / "references.yml").read_text())
+
+# Families in the order a reader meets them, with the heading of their page.
+TITLES = {
+    "method": {
+        "gradients": "Gradients",
+        "cam": "Class activation maps",
+        "perturbation": "Perturbation",
+        "controls": "Controls",
+    },
+    "protocol": {
+        "curves": "Curves",
+        "single": "Single deletion",
+        "subsets": "Random sets and windows",
+    },
+}
+TEXTS = {
+    "method": "Every method also takes `reduce` (how channels become one number: `sum`, `abs_sum`, "
+    "`sum_abs`, `square`, `none`) and `abs`. Costs are network passes for one sample.",
+    "protocol": "Range and chance are those of the default options. Where chance is *measured*, no "
+    "theory gives it: hold a method against the controls.",
+    "fill": "What stands where units are absent. `fill: blur`, or `fill: {blur: {sigma: 5}}`. In "
+    "Python a tensor may stand there too.",
+    "units": "What is removed at once. `units: slic`, or `units: {grid: {side: 7}}`.",
+    "dataset": "Samples by name, under `datasets:` of a suite or as `--data`. See "
+    "[your own data](../how_to/own_data.md).",
+    "model": "Networks by name, under `models:` of a suite or as `--model`. See "
+    "[your own model](../how_to/own_model.md).",
+}
+USES = {"order": "its order", "value": "its values", "support": "where it is not zero"}
+KINDS = {"fill": "Fills", "units": "Units", "dataset": "Datasets", "model": "Models"}
+
+
+# --- what mkdocs calls ----------------------------------------------------------------------------
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the reference behind the written pages."""
+    by_section: dict[str, list[Any]] = {}
+    for address, text in pages().items():
+        title = text.partition("\n")[0].removeprefix("# ")
+        section = {"methods": "Methods", "protocols": "Protocols"}.get(address.split("/")[1], "")
+        by_section.setdefault(section, []).append({title: address})
+    nested = [{section: inside} for section, inside in by_section.items() if section]
+    config.nav = [*(config.nav or []), {"Reference": [*nested, *by_section.get("", [])]}]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages, which exist in memory only."""
+    for address, text in pages().items():
+        files.append(File.generated(config, address, content=text))
+    return files
+
+
+# --- the pages ------------------------------------------------------------------------------------
+
+
+def pages() -> dict[str, str]:
+    """Every page by its address below `docs/`."""
+    made = {}
+    for kind in ("protocol", "method"):
+        for family, plugins in _families(kind).items():
+            title = TITLES[kind].get(family, family.capitalize())
+            made[f"reference/{kind}s/{family}.md"] = _page(title, kind, plugins)
+    for kind, title in KINDS.items():
+        made[f"reference/{kind.removesuffix('s')}s.md"] = _page(title, kind, _plugins(kind))
+    return made | {
+        "reference/suite.md": _suite(),
+        "reference/command_line.md": _command_line(),
+        "reference/python.md": _python(),
+        "reference/literature.md": _literature(),
+    }
+
+
+def _plugins(kind: str) -> list[Any]:
+    return [plugin for plugin in registry.everything(kind) if not plugin.own]
+
+
+def _families(kind: str) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = defaultdict(list)
+    for plugin in _plugins(kind):
+        found[plugin.family].append(plugin)
+    known = [family for family in TITLES[kind] if family in found]
+    return {family: found[family] for family in [*known, *sorted(found.keys() - known)]}
+
+
+def _page(title: str, kind: str, plugins: Sequence[Any]) -> str:
+    up = "../" if kind in TITLES else ""
+    text = TEXTS[kind].replace("(../", f"(../{up}")
+    return "\n\n".join([f"# {title}", text, *(_entry(plugin, up) for plugin in plugins)]) + "\n"
+
+
+def _entry(plugin: Any, up: str) -> str:
+    facts = [f"- **{term}:** {value}" for term, value in _facts(plugin, up)]
+    prose, explained = _split(plugin.description)
+    parts = [f"## {plugin.name}", f"*{plugin.title}.* {_prose(prose)}", "\n".join(facts)]
+    return "\n\n".join([part for part in [*parts, _options(plugin, explained, up)] if part])
+
+
+def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
+    cites = [_cited(key, up) for key in keys_of(plugin)]
+    found: list[tuple[str, str]] = []
+    if plugin.kind == "protocol":
+        low, high = (f"{value:g}" for value in plugin.range)
+        found += [
+            ("Metric", f"`{plugin.metric}`, {'higher' if plugin.higher_is_better else 'lower'} "
+             "is better"),
+            ("Range", f"{low} to {high}"),
+            ("Chance", plugin.chance if plugin.chance == "measured" else f"{plugin.chance:g}"),
+            ("Reads of a map", f"{USES[plugin.uses]}; signs "
+             f"{'matter' if plugin.sign_sensitive else 'do not matter'}"),
+        ]  # fmt: skip
+    if plugin.kind == "method":
+        row = next(row for row in rows_of("methods") if row["name"] == plugin.name)
+        forward = "one per unit" if row["forward"] is None else row["forward"]
+        found += [("Passes", f"{forward} forward, {row['backward']} backward")]
+        found += [("Control", row["control"].replace("_", "-"))] if row["control"] else []
+    if plugin.kind in ("method", "protocol"):
+        needs = sorted(plugin.required(plugin.defaults))
+        found += [("Needs", ", ".join(f"`{need}`" for need in needs))] if needs else []
+    return found + ([("Source", "; ".join(cites))] if cites else [])
+
+
+def _options(plugin: Any, explained: dict[str, str], up: str) -> str:
+    """The options with their defaults, and what the docstring or the type says of each."""
+    defaults = {**plugin.defaults, **plugin.preset}
+    names = [*plugin.options, *(n for n in plugin.preset if n not in plugin.options)]
+    if not names:
+        return ""
+    lines = ["| option | default | |", "|---|---|---|"]
+    for name in names:
+        value = f"`{_shown(defaults[name])}`" if name in defaults else "to be said"
+        lines.append(f"| `{name}` | {value} | {explained.get(name) or _values(plugin, name, up)} |")
+    return "\n".join(lines)
+
+
+def _values(plugin: Any, name: str, up: str) -> str:
+    """What may stand there, where a few words say it."""
+    kind = plugin.nested().get(name)
+    if kind == "method":
+        return "a method"
+    if kind is not None:
+        return f"[{kind}]({up}{kind.removesuffix('s')}s.md)"
+    kinds = [plugin.options[name].annotation] if name in plugin.options else []
+    found = []
+    while kinds:
+        one = kinds.pop(0)
+        if get_origin(one) is Literal:
+            found += [f"`{value}`" for value in get_args(one)]
+        elif get_origin(one) in (Union, UnionType):
+            kinds += get_args(one)
+    return ", ".join(found)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_shown(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_shown(v) for v in value) + "]"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "none"}[value]
+    return f"{value:.4g}" if isinstance(value, float) else str(value) or '""'
+
+
+# --- docstrings -----------------------------------------------------------------------------------
+
+
+def _split(docstring: str) -> tuple[list[str], dict[str, str]]:
+    """The paragraphs of a docstring, and what its `Args` say of each parameter."""
+    prose, _, rest = docstring.partition("\n\nArgs:\n")
+    arguments = re.split(r"\n\n(?:Returns|Raises):\n", rest)[0]
+    found = re.findall(r"^ {4}(\*{0,2}\w+): (.*?)(?=^ {4}\S|\Z)", arguments, flags=re.S | re.M)
+    explained = {name: " ".join(text.split()) for name, text in found}
+    prose = re.split(r"\n\n(?:Returns|Raises):\n", prose)[0]
+    return [" ".join(part.split()) for part in prose.split("\n\n")], explained
+
+
+def _prose(paragraphs: Iterable[str]) -> str:
+    made = []
+    for paragraph in paragraphs:
+        first, colon, rest = paragraph.partition(": ")
+        marked = colon and first in ("Formula", "Beside the paper")
+        made.append(f"**{first}:** {rest}" if marked else paragraph)
+    return "\n\n".join(made)
+
+
+# --- literature -----------------------------------------------------------------------------------
+
+
+def keys_of(plugin: Any) -> list[str]:
+    """The keys a plug-in cites, in `cite` and in brackets in its docstring."""
+    inside = re.findall(r"\(([a-z]+\d{4}[a-z0-9]*)\)", plugin.description)
+    return [key.strip() for key in plugin.cite.split(",") if key.strip()] + inside
+
+
+def _cited(key: str, up: str) -> str:
+    if key not in REFERENCES:
+        raise KeyError(f"Add `{key}`, which a plug-in cites, to docs/references.yml.")
+    about = REFERENCES[key]
+    link = f"[{about['title']}]({up}literature.md#{key})"
+    authors = about["authors"].split(", ")
+    named = " and ".join(authors) if len(authors) < 3 else f"{authors[0]} et al."
+    return f"{named}, {link}, {about['venue']}"
+
+
+def _literature() -> str:
+    lines = [
+        f'<a id="{key}"></a>**{key}** {about["authors"]}: [{about["title"]}]({about["link"]}). '
+        f"{about['venue']}."
+        for key, about in sorted(REFERENCES.items())
+    ]
+    return "\n\n".join(["# Literature", *lines]) + "\n"
+
+
+# --- suite, command line, Python ------------------------------------------------------------------
+
+
+def _suite() -> str:
+    source = inspect.getsource(Spec)
+    lines = ["| field | default | |", "|---|---|---|"]
+    for name, field in Spec.model_fields.items():
+        said = re.search(rf'^    {name}: .*\n    """(.*?)"""', source, flags=re.M)
+        default = "to be said" if field.is_required() else f"`{_shown(field.default)}`"
+        lines.append(f"| `{name}` | {default} | {said[1] if said else ''} |")
+    demo = (Path(assay.__file__).parent / "suites" / "demo.yaml").read_text()
+    text = (
+        "A suite is one YAML file that says what is measured. An item is a name, or "
+        "`{name: {option: value}}`, with `label:` among the options for a name of your own in the "
+        "tables. Wherever a name stands, `./file.py:object` or `package.module:object` may stand."
+    )
+    parts = ["# Suites", text, "\n".join(lines), "This is the suite of `assay demo`:"]
+    return "\n\n".join([*parts, f"```yaml\n{demo}```"]) + "\n"
+
+
+def _command_line() -> str:
+    """The help of every command, from what the command line itself is made of."""
+    import typer
+
+    from assay.cli import app
+
+    command: Any = typer.main.get_command(app)
+    codes = (
+        "Exit codes: 0 when every cell is ok, not applicable, circular or degenerate; 2 for a "
+        "mistake in the call; 3 when some cell failed; 130 when it was stopped."
+    )
+    parts = ["# Command line", codes]
+    for name, sub in command.commands.items():
+        arguments = [p for p in sub.params if p.param_type_name == "argument"]
+        places = [p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments]
+        lines = ["| | default | |", "|---|---|---|"]
+        for param in sub.params:
+            spelled = ", ".join(f"`{o}`" for o in param.opts) if param not in arguments else ""
+            off = "".join(f", `{o}`" for o in param.secondary_opts)
+            default = _default(param)
+            shown = spelled or f"`{param.name.upper()}`"
+            lines.append(f"| {shown}{off} | {default} | {(param.help or '').replace('|', '/')} |")
+        usage = f"```text\nassay {' '.join([name, *places])} [OPTIONS]\n```"
+        parts += [f"## assay {name}", _prose(_split(inspect.cleandoc(sub.help))[0]), usage]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _default(param: Any) -> str:
+    if param.required:
+        return "to be said"
+    if param.default is None or param.default is False:
+        return ""
+    return "yes" if param.default is True else f"`{param.default}`"
+
+
+def _python() -> str:
+    parts = ["# Python", "What `import assay` gives; everything else may change."]
+    for name in assay.__all__:
+        thing = getattr(assay, name)
+        inside, explained = _split(inspect.getdoc(thing) or "")
+        parts += [f"## assay.{name}", _prose(inside)]
+        if inspect.isfunction(thing):
+            parameters = inspect.signature(thing).parameters.values()
+            call = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters)
+            parts.insert(-1, f"```text\nassay.{name}({call})\n```")
+        rows = [f"| `{argument}` | {text} |" for argument, text in explained.items()]
+        parts += ["\n".join(["| argument | |", "|---|---|", *rows])] if rows else []
+    return "\n\n".join(parts) + "\n"
