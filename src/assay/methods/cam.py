@@ -25,7 +25,7 @@ def find_layer(model: Model, layer: str | nn.Module | None) -> nn.Module:
     name = layer or model.cam_layer or model.spatial_layer
     if name is None:
         raise NotApplicable(
-            f"Model `{model.name}` has no layer with a spatial output; "
+            f"Model `{model.name}` has no layer with a spatial output near its answer; "
             f"name one with `layer=` or `assay.model(..., cam_layer=...)`."
         )
     if name not in modules:

@@ -95,13 +95,18 @@ def _lay_out(net: nn.Module) -> nn.Module:
 
 @contextlib.contextmanager
 def last_spatial(model: Model) -> Iterator[list[str]]:
-    """While the network runs, the names of the modules with a spatial output, in order."""
+    """While the network runs, the names of the modules with a spatial output, in order.
+
+    Of a transformer that is none: its only spatial layer cuts the image into patches.
+    """
     found: list[str] = []
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
             if isinstance(output, Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
                 found.append(name)
+            elif isinstance(output, Tensor) and output.ndim == 3 and output.shape[1] > 1:
+                found.clear()  # tokens: what was spatial before them lies far from the answer
 
         return hook
 
