@@ -87,11 +87,15 @@ def by_rank(
 ) -> Absent:
     """The first share of units by value `[B, P]`: nested sets of exact size, seeded ties.
 
-    The ascending order is the descending one read backwards, ties included.
+    The ascending order is the descending one read backwards, ties and sizes included: what is left
+    when a share leaves ascending is what the rest of it is descending.
     """
-    shares = torch.tensor(fractions, dtype=torch.float64, device=values.device)
+    fractions = [float(f"{f:.9g}") for f in fractions]  # as the names of the rows say
+    counted = fractions if descending else [float(f"{1 - f:.9g}") for f in fractions]
+    shares = torch.tensor(counted, dtype=torch.float64, device=values.device)
     number = features.valid.sum(1, dtype=torch.int32)[:, None]  # [B, 1]
     counts = (shares * number + 0.5).floor().int()  # [B, K]
+    counts = counts if descending else number - counts
     rows = tuple("none" if f == 0 else "all" if f == 1 else f"{f:.9g}" for f in fractions)
 
     @functools.cache  # sorted only if some row is not remembered already
@@ -112,9 +116,11 @@ def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P]
     units = _falling(low)  # [B, P], best first
     ranked = low.gather(1, units)
     for b in (ranked[:, 1:] == ranked[:, :-1]).any(1).nonzero().flatten().tolist():
-        generator = batch.generator(b, "ties")
-        shuffle = torch.randperm(features.count, generator=generator).to(low.device)
-        units[b] = shuffle[low[b, shuffle].argsort(descending=True, stable=True)]
+        able = features.valid[b].nonzero().flatten()
+        drawn = torch.randperm(len(able), generator=batch.generator(b, "ties")).to(low.device)
+        shuffle = able[drawn]
+        units[b, : len(able)] = shuffle[low[b, shuffle].argsort(descending=True, stable=True)]
+        units[b, len(able) :] = (~features.valid[b]).nonzero().flatten()
     steps = torch.arange(features.count, dtype=torch.int32, device=low.device).expand_as(units)
     return torch.empty_like(steps, memory_format=torch.contiguous_format).scatter_(1, units, steps)
 

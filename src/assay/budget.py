@@ -84,6 +84,8 @@ def seconds_of(budget: str | float) -> float:
     Raises:
         InputError: It is none, or not above 0.
     """
+    if isinstance(budget, float):
+        budget = f"{budget:f}"
     found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(budget))
     unit = found and (found[2] or "s")
     if not found or unit not in UNITS or not 0 < float(found[1]) < math.inf:
@@ -161,6 +163,8 @@ def _smaller(kind: str, items: Sequence[Any], halvings: int) -> list[dict[str, i
         for option in FLOORS[kind].keys() & choice.options.keys():
             shown = registry.describe(choice.options[option])
             values.setdefault((choice.plugin.name, option), set()).add(shown)
+        if choice.noise is not None:
+            values.setdefault((_base(choice), COPIES), set()).add(str(choice.noise.samples))
     found = []
     for choice in choices:
         cut: dict[str, int] = {}
@@ -170,10 +174,16 @@ def _smaller(kind: str, items: Sequence[Any], halvings: int) -> list[dict[str, i
             if halvings and alone and type(value) is int and value > floor:
                 cut[option] = max(floor, value >> halvings)
         copies = choice.noise.samples if choice.noise else 0
-        if halvings and copies > FLOORS[kind]["samples"]:
+        same = len(values.get((_base(choice), COPIES), ())) == 1
+        if halvings and same and copies > FLOORS[kind]["samples"]:
             cut[COPIES] = max(FLOORS[kind]["samples"], copies >> halvings)
         found.append(cut)
     return found
+
+
+def _base(choice: Choice) -> str:
+    """The method a preset is made of, or the method itself."""
+    return str(choice.plugin.formula or choice.plugin.name)
 
 
 def _changed(kind: str, item: Any, options: dict[str, int]) -> Any:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import torch
@@ -96,8 +96,8 @@ class Features:
     def paint(self, values: Tensor) -> Tensor:  # [B, P] -> [B, *shape]
         """Each position's value: its unit's, or the mean of those that cover it; else 0."""
         if self.boxes is not None:
-            cover = self._pile(torch.ones_like(values))
-            return self._pile(values) / cover.clamp(min=1)
+            cover = self._pile(torch.ones_like(values, dtype=torch.int32))
+            return torch.where(cover > 0, self._pile(values) / cover.clamp(min=1), 0.0)
         if self.index is None:
             return values.reshape(-1, *self.shape)
         index = self.index.reshape(-1, math.prod(self.shape)).expand(len(values), -1)
@@ -131,7 +131,15 @@ def make_units(batch: Batch, choice: UnitsChoice) -> Features:
     name, options = pick(choice)
     plugin = get("units", name)
     features: Features = plugin.function(batch, **plugin.configure(options))
-    return features
+    return replace(features, key=f"{features.key} {plugin.code}") if plugin.code else features
+
+
+def one_of(name: str, value: Any, usual: Any, chosen: UnitsChoice) -> None:
+    """Refuse an option that says nothing beside `units`."""
+    if chosen is not None and value != usual:
+        raise InputError(
+            f"Expected `{name}` or `units`, not both: `{name}` is of other units. Drop one."
+        )
 
 
 @units("elements", title="Single entries")

@@ -80,6 +80,19 @@ class Rehearsal(Engine):
         self.ragged = self.ragged or features.ragged
         return super().respond(features, absent, fill)
 
+    def answers(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> Response:
+        """Answers that nobody remembers."""
+        made_up = super().answers(rows, make)
+        self._costs = []
+        return made_up
+
+    def fork(self, batch: Batch) -> "Rehearsal":
+        """A rehearsal on other inputs; what it asks counts here."""
+        other = Rehearsal(self.model, batch, self.forward, self.counter)
+        self.asked += other.asked
+        other.asked = self.asked
+        return other
+
     def _ask(
         self, rows: int, make: Callable[[Tensor, Tensor], Tensor], valid: Tensor | None = None
     ) -> list[Columns]:
@@ -178,9 +191,8 @@ def _rehearse(
                     make_removal(engine.batch, method.options[option])
         if not explained(shard, method) and method.formula_key != formula:
             formula = method.formula_key
-            if method.plugin.intervenes is not None:
-                with contextlib.suppress(NotApplicable):
-                    raw_map(model, engine.lent(), method)
+            if method.intervening:
+                _try(partial(raw_map, model, engine.lent(), method))
                 take(method.label, total.method_rows)
             else:
                 _explaining(total, method, shard, model)
@@ -188,11 +200,11 @@ def _rehearse(
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
         case = Case(engine.batch, noise, engine.respond, engine.clean)
         if explain_again(model, engine.batch, method) is not None:
-            again = _Again(engine.batch, partial(_explaining, total, method, shard, model))
+            again = _Again(engine, model, method, partial(_explaining, total, method, shard, model))
             case = replace(case, explain=again, explain_passes=forward_passes(method))
         for protocol in wanted[method.label]:
             if not plan.missing(shard, protocol):
-                _try(protocol, case)
+                _try(partial(protocol.plugin.function, case, **protocol.options))
                 take(protocol.label, total.rows)
     return total, engine.ragged
 
@@ -201,13 +213,19 @@ def _rehearse(
 class _Again:
     """A method without a network, for protocols that explain changed inputs: it only counts."""
 
-    batch: Batch
+    engine: Rehearsal
+    model: Model
+    method: Choice
     count: Callable[[], None]
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """A map that is made up, the same for the same inputs: rows are shared by their maps."""
-        self.count()
-        return self.batch.draw(f"map {identity(canonical(inputs))}", self.batch.map_shape)
+        batch = self.engine.lent()
+        if self.method.intervening:
+            raw_map(self.model, replace(batch, inputs=inputs), self.method)
+        else:
+            self.count()
+        return batch.draw(f"map {identity(canonical(inputs))}", batch.map_shape)
 
 
 def _explaining(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
@@ -223,10 +241,10 @@ def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:
     calls[name] = calls.get(name, 0) + -(-rows // model.micro_batch)
 
 
-def _try(protocol: Choice, case: Case) -> None:
-    """Rehearse one protocol; what cannot be prepared stops the run now, not in an hour."""
+def _try(rehearse: Callable[[], object]) -> None:
+    """Rehearse a method or protocol; what cannot be prepared stops the run now, not in an hour."""
     try:
-        protocol.plugin.function(case, **protocol.options)
+        rehearse()
     except NotApplicable:
         return
     except (InputError, PrerequisiteError):
@@ -256,8 +274,9 @@ def measure(plan: Plan, name: str) -> tuple[float, float]:
         forward = _time(lambda: model.logits(inputs, net=network))
         if "gradients" not in model.has:
             return forward, forward
+        points = model.continuous(inputs)
         return forward, _time(
-            lambda: list(gradients(model, full, 1, lambda s, _: inputs[s], "logit"))
+            lambda: list(gradients(model, full, 1, lambda s, _: points[s], "logit"))
         )
 
 

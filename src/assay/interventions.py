@@ -107,7 +107,7 @@ class Engine:
 
     def respond(self, features: Features, absent: Absent, fill: FillChoice) -> Response:
         """The model's answers, `[B, K]`, when the units of each of K sets are absent."""
-        name = fill_key(fill)
+        name = fill_key(self.batch, fill)
         grouped = {row: self._group(features, absent, row, name) for row in _kinds(absent.rows)}
         groups = [grouped.get(row) or grouped["other"] for row in absent.rows]
         for group in dict.fromkeys(groups):
@@ -135,6 +135,10 @@ class Engine:
     def answers(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> Response:
         """The model's answers, `[B, rows]`, to inputs made by `make(samples, rows)`; not kept."""
         return _stack(self._ask(rows, make))
+
+    def fork(self, batch: Batch) -> "Engine":
+        """An engine for other inputs; what it asks counts here."""
+        return Engine(self.model, batch, self.forward, self.counter)
 
     def lent(self) -> Batch:
         """The batch as methods get it: those that intervene find this engine by it."""
@@ -239,16 +243,15 @@ class Engine:
 
 def engine_of(model: Model, batch: Batch) -> Engine:
     """The engine that lent this batch, so that its answers are shared; else one of its own."""
-    lender = batch.extra.get("engine")
-    if lender is not None and lender.batch.inputs is batch.inputs:
-        found: Engine = lender
-        return found
-    return Engine(model, batch, runner(model, batch.inputs[:1]))
+    lender: Engine | None = batch.extra.get("engine")
+    if lender is None:
+        return Engine(model, batch, runner(model, batch.inputs[:1]))
+    return lender if lender.batch.inputs is batch.inputs else lender.fork(batch)
 
 
 def intervention(batch: Batch, units: Any, fill: FillChoice, output: str) -> tuple[str, ...]:
     """What is removed alone, what stands there and what is read, in words that can be compared."""
-    return make_units(batch, units).key, fill_key(fill), output
+    return make_units(batch, units).key, fill_key(batch, fill), output
 
 
 def _kinds(rows: tuple[str, ...]) -> list[str]:

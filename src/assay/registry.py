@@ -95,6 +95,11 @@ class Plugin:
         """Whether the code is the user's rather than this package's."""
         return self.function.__module__.split(".")[0] != "assay"
 
+    @property
+    def code(self) -> str:
+        """What tells versions of the user's own code apart: while it is written, it changes."""
+        return self.source or (code_identity(self.function) if self.own else "")
+
     def required(self, options: Mapping[str, Any]) -> frozenset[str]:
         """What model and data must have under these options."""
         return frozenset(self.needs(options) if callable(self.needs) else self.needs)
@@ -143,7 +148,8 @@ class Plugin:
 
     def _check(self, name: str, value: Any) -> Any:
         kind = self.nested().get(name)
-        if kind is not None and not hasattr(value, "shape") and value is not None:
+        given = kind == "fill" and hasattr(value, "shape")  # a tensor is a fill of its own
+        if kind is not None and not given and value is not None:
             chosen, options = pick(value)
             extra = {o: options.pop(o) for o in get(kind, chosen).common if o in options}
             checked = get(kind, chosen).configure(options)

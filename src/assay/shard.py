@@ -151,7 +151,7 @@ class ShardRun:
 
     def _explain(self, method: Choice) -> Callable[[Tensor], Tensor] | None:
         """The method for protocols that explain changed inputs; its passes are counted too."""
-        again = explain_again(self.plan.models[self.shard.model], self.engine.batch, method)
+        again = explain_again(self.plan.models[self.shard.model], self.engine.lent(), method)
         if again is None:
             return None
 
@@ -165,7 +165,7 @@ class ShardRun:
 
     def _count(self, method: Choice) -> None:
         """All samples were explained once."""
-        if method.plugin.intervenes is not None:
+        if method.intervening:
             return  # the engine has counted
         passes, size = method.passes, len(self.engine.batch)
         rows = (passes.forward or 0) * size
@@ -184,6 +184,7 @@ class ShardRun:
         self._faulty = None
         try:
             scores = score_case(protocol, case)
+            whole = "circular" if circular(method, protocol, case.batch) else "ok"
         except NotApplicable as reason:
             return self._all(method, [protocol], "n/a", str(reason))
         except PrerequisiteError:
@@ -195,7 +196,6 @@ class ShardRun:
         mute = self.engine.broken & ~broken
         constant, bad = case.constant.cpu().numpy(), (broken | mute).cpu().numpy()
         value = np.where(bad, np.nan, scores.value.numpy())
-        whole = "circular" if circular(method, protocol, case.batch) else "ok"
         status = np.where(bad, "failed", np.where(constant | np.isnan(value), "degenerate", whole))
         metrics = {protocol.plugin.metric: value}
         for name, extra in scores.extra.items():

@@ -179,8 +179,15 @@ class Choice:
         The kinds of noise are readings of the same noisy maps.
         """
         noise = self.noise.model_dump(exclude={"kind"}) if self.noise else None
-        name = self.plugin.formula or self.plugin.name
-        return registry.identity({"name": name, "options": self.options, "noise": noise})
+        return registry.identity({**self.key, "options": [self.options, noise]})
+
+    @functools.cached_property
+    def intervening(self) -> bool:
+        """Whether a method, or the one it is made of, asks the engine, which then counts."""
+        made_of = [o for o, kind in self.plugin.nested().items() if kind == "method"]
+        return self.plugin.intervenes is not None or any(
+            choose_one("method", self.options[option]).intervening for option in made_of
+        )
 
     @functools.cached_property
     def key(self) -> dict[str, Any]:
@@ -189,21 +196,14 @@ class Choice:
         for option, kind in self.plugin.nested().items():
             value = self.options[option]
             if value is not None and not hasattr(value, "shape"):
-                name, _ = registry.pick(value)
-                nested[option] = {name: registry.get(kind, name).version}
+                nested[option] = choose_one(kind, value).key
         return {
             "name": self.plugin.formula or self.plugin.name,
             "version": self.plugin.version,
             "options": registry.canonical(self.shown_options),
             "nested": nested,
-            **self._own_code(),
+            **({"code": self.plugin.code} if self.plugin.code else {}),
         }
-
-    def _own_code(self) -> dict[str, str]:
-        """Plug-ins from outside are known by their code too: while they are written, it changes."""
-        if self.plugin.source:
-            return {"code": self.plugin.source}
-        return {"code": registry.code_identity(self.plugin.function)} if self.plugin.own else {}
 
 
 def choose(kind: str, items: Sequence[Any]) -> list[Choice]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
+from assay.identity import code_identity
 
 
 @contextlib.contextmanager
@@ -68,6 +69,11 @@ class Tokenize:
     identity: str = ""  # tells one tokenizer from another
     length: int | None = None  # padded to this; the longest text of the dataset in a run
     decode: Callable[[list[int]], list[str]] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """A tokenizer that says nothing of itself is known by its code."""
+        if not self.identity:
+            object.__setattr__(self, "identity", code_identity(self.encode))
 
     def __call__(self, text: str, what: str = "the text") -> Tensor:  # [T]
         """The text as the network's input."""

@@ -297,9 +297,13 @@ class Case:
 
     @property
     def constant(self) -> Tensor:
-        """Which maps say nothing: all values equal. `[B]`."""
+        """Which maps say nothing: all values equal where something can be removed. `[B]`."""
         flat = self.attribution.flatten(1)
-        return flat.amax(1) == flat.amin(1)
+        able = self.batch.removable
+        if able is None:
+            return flat.amax(1) == flat.amin(1)
+        lowest, highest = torch.where(able, flat, torch.inf), torch.where(able, flat, -torch.inf)
+        return highest.amax(1) == lowest.amin(1)
 
 
 @dataclass(frozen=True)

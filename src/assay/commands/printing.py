@@ -51,8 +51,8 @@ def print_answer(console: Console, results: Any) -> None:
                 f"{row['position']:g}",
                 escape(row["method"] + control),
                 f"{row['mean_rank']:.2f}",
-                f"{row['low']:.1f} to {row['high']:.1f}",
-                f"{row['first_share']:.0%}",
+                "" if row["low"] is None else f"{row['low']:.1f} to {row['high']:.1f}",
+                "" if row["first_share"] is None else f"{row['first_share']:.0%}",
             )
         if rows:
             console.print(table)

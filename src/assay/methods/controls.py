@@ -1,6 +1,7 @@
 """Controls: maps that know nothing of the model, or everything, to hold the methods against."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -90,4 +91,5 @@ def shuffled(model: Model, batch: Batch, *, of: MethodChoice = "saliency") -> Te
     choice = choose_one("method", of)
     if choice.plugin.name == "shuffled":
         raise InputError("Expected `of` to name a method other than `shuffled`.")
-    return attribute(model, batch.partners(), choice)
+    lender = {name: batch.extra[name] for name in ("engine",) if name in batch.extra}
+    return attribute(model, replace(batch.partners(), extra=lender), choice)

@@ -52,7 +52,8 @@ def occlusion(
 
     Formula: f(x) - f(x without the unit); where units overlap a position takes their mean.
 
-    `share` divides a unit's loss by its size, so that the map's sum over the unit is the loss.
+    `share` divides a unit's loss by its size, so that the map's sum over a unit that overlaps no
+    other is the loss.
 
     Beside the paper: it slides a grey square in small steps and watches the probability; here the
     cells of a grid, zero, the logit. `units: windows` are overlapping squares.
@@ -111,13 +112,15 @@ def rise(
 
     answers = engine_of(model, batch).answers(masks, place).output(output).to(batch.dtype)
     everyone = torch.arange(masks, device=batch.inputs.device)
-    maps = []
-    for b in range(len(batch)):
-        some = [made(torch.full_like(part, b), part) for part in torch.split(everyone, 64)]
-        flat = torch.cat([m.flatten(1) for m in some])  # [masks, H W]
-        seen = flat.mean(0) if normalise else keep
-        maps.append((answers[b] @ flat / masks / seen).reshape(height, width))
-    return torch.stack(maps)
+    total = batch.inputs.new_zeros(len(batch), height * width)
+    seen = torch.zeros_like(total)
+    for part in torch.split(everyone, 64):  # a few masks at a time: all of them are large
+        for b in range(len(batch)):
+            some = made(torch.full_like(part, b), part).flatten(1)  # [n, H W]
+            total[b] += answers[b, part] @ some
+            seen[b] += some.sum(0)
+    divisor = torch.where(seen > 0, seen, 1.0) if normalise else masks * keep
+    return (total / divisor).reshape(-1, height, width)
 
 
 @_rise("rise_uniform", title="RISE, uniform fill")

@@ -57,7 +57,8 @@ def _timm(name: str, pretrained: bool) -> Built:
     prepare = Preprocess(
         size,
         pixels,
-        resize=round(size / said.get("crop_pct", 1.0)),
+        resize=int(size / said.get("crop_pct", 1.0)),
+        squash=said.get("crop_mode") == "squash",
         resample=said.get("interpolation", "bicubic"),
     )
     return net, prepare, list(getattr(net, "pretrained_cfg", {}).get("label_names") or ())

@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import json
+import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from assay.tokens import Tokenize, Tokens
 from assay.types import Model
 
 KINDS = {"SequenceClassification": "text", "ImageClassification": "image"}
+SQUASHED = 384  # pixels: ConvNeXt's preprocessing squashes instead of cropping from here on
 LONGEST = 512  # tokens, where neither model nor tokenizer says less
 
 
@@ -101,19 +103,31 @@ def _pictures(folder: Path) -> Preprocess | None:
     if not file.is_file():
         return None
     said = json.loads(file.read_text())
-    size = _side(said.get("size", 224))
-    crop = _side(said.get("crop_size", size)) if said.get("do_center_crop") else size
-    pixels = Pixels(
-        tuple(said.get("image_mean", (0.5,) * 3)), tuple(said.get("image_std", (0.5,) * 3))
-    )
-    ratio_kept = said.get("do_center_crop") or "shortest_edge" in _fields(said.get("size"))
+    size = _side(said.get("size") or 224, file)
+    crop = _side(said.get("crop_size") or size, file) if said.get("do_center_crop") else size
+    if said.get("do_resize") is False:
+        raise InputError(f"Expected `{file}` to resize images, but `do_resize` is false there.")
+    if said.get("crop_pct") and size < SQUASHED:  # of ConvNeXt: a larger image, then a crop
+        size = int(size / said["crop_pct"])
+    plain = said.get("do_normalize") is False
+    mean, std = (None if plain else said.get(name) for name in ("image_mean", "image_std"))
+    usual = (0.0, 1.0) if plain else (0.5, 0.5)
+    pixels = Pixels(tuple(mean or (usual[0],) * 3), tuple(std or (usual[1],) * 3))
+    shorter = "shortest_edge" in _fields(said.get("size"))
+    ratio_kept = said.get("do_center_crop") or (shorter and crop < SQUASHED)
     resample = Image.Resampling(said.get("resample", Image.Resampling.BICUBIC)).name.lower()
     return Preprocess(crop, pixels, resize=size, squash=not ratio_kept, resample=resample)
 
 
-def _side(said: Any) -> int:
+def _side(said: Any, file: Path) -> int:
     fields = _fields(said)
-    return int(fields.get("shortest_edge") or fields.get("height") or 224)
+    side = fields.get("shortest_edge") or fields.get("height")
+    if side is None or fields.get("width", side) != side:
+        raise InputError(
+            f"Expected `{file}` to say one side for square inputs, got {dict(fields)}. Give "
+            f"tensors as data, prepared as the network expects them."
+        )
+    return int(side)
 
 
 def _fields(said: Any) -> Mapping[str, Any]:
@@ -142,7 +156,7 @@ def _texts(net: nn.Module, tokenizer: Any, folder: str, length: int | None) -> T
         ids: list[int] = tokenizer(text, truncation=True, max_length=longest)["input_ids"]
         return ids
 
-    known = json.dumps(sorted(tokenizer.get_vocab().items())) + repr(tokenizer)
+    known = _content(tokenizer)
     return Tokenize(
         encode,
         Tokens(**{**vars(tokens), "first_position": first}),
@@ -150,6 +164,13 @@ def _texts(net: nn.Module, tokenizer: Any, folder: str, length: int | None) -> T
         identity=hashlib.sha256(known.encode()).hexdigest()[:16],
         decode=tokenizer.convert_ids_to_tokens,
     )
+
+
+def _content(tokenizer: Any) -> str:
+    """All that decides how a text is cut, wherever the tokenizer was read from."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    words = backend.to_str() if backend is not None else sorted(tokenizer.get_vocab().items())
+    return json.dumps([type(tokenizer).__name__, words, str(tokenizer.special_tokens_map)])
 
 
 def _check_pair(net: nn.Module, tokenizer: Any, rows: int, folder: str) -> None:
@@ -189,4 +210,10 @@ def _first_position(net: nn.Module, tokenizer: Any, tokens: Tokens) -> int | Non
             placed = Tokens(**{**vars(tokens), "first_position": first}).read(net, ids).logits
             if torch.allclose(placed, plain, atol=1e-5):
                 return first
+    warnings.warn(
+        "It is not known where this network's positions start, so they are left to it: where it "
+        "counts them over the words that are there, removing one moves those behind it.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
     return None

@@ -113,7 +113,13 @@ def train_token_classifier(
 
 
 @model("token_classifier", title="Classifier of words")
-def token_classifier(*, weights: str, vocabulary: str, longest: int = 256) -> Model:
+def token_classifier(
+    *,
+    weights: str,
+    vocabulary: str,
+    pool: Literal["mean", "sum"] = "mean",
+    longest: int = 256,
+) -> Model:
     """A small classifier of words from its weights and a file with one word a line."""
     file = Path(vocabulary).expanduser()
     if not file.is_file():
@@ -130,7 +136,7 @@ def token_classifier(*, weights: str, vocabulary: str, longest: int = 256) -> Mo
             f"{', '.join(SPECIAL)}, got {len(words)} lines."
         )
     hidden = len(state["hidden.weight"]) if "hidden.weight" in state else 0
-    net = TokenClassifier(rows, len(state["head.weight"]), width, hidden)
+    net = TokenClassifier(rows, len(state["head.weight"]), width, hidden, pool)
     load_weights(net, weights)
     return _model(net, Vocabulary(words).tokenize(longest), "token_classifier")
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from assay import reduce
 from assay.absent import each
-from assay.features import UnitsChoice, make_units
+from assay.features import UnitsChoice, make_units, one_of
 from assay.interventions import intervention
 from assay.registry import protocol
 from assay.removal import FillChoice
@@ -49,6 +49,7 @@ def single_deletion(
     undefined. Here a constant map counts as 0, and a sample whose answers do not vary is left out
     for all methods alike. Cells cover the image even where `grid` does not divide its side.
     """
+    one_of("grid", grid, 4, units)
     cells = make_units(case.batch, units or {"grid": {"side": grid}})
     answers = case.respond(cells, each(cells), fill).output(output)
     drops = case.clean.output(output).double() - answers.double()  # [B, P], same for every method

@@ -11,7 +11,7 @@ from torch import Tensor
 from assay import reduce
 from assay.absent import Absent, each, random_subsets
 from assay.errors import InputError, NotApplicable
-from assay.features import Features, UnitsChoice, make_units
+from assay.features import Features, UnitsChoice, make_units, one_of
 from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
@@ -69,6 +69,7 @@ def infidelity(
             f"Expected `normalize` with `variant: captum` only, got `{variant}`, which always fits "
             f"the scale. Drop it."
         )
+    one_of("stride", stride, 1 / 28, units)
     features, removed = _perturbations(case, sizes, stride, subsets, units)
     answers = case.respond(features, removed, fill).output(output)
     cost = (case.clean.output(output).double() - answers.double()).cpu()  # [B, K]
@@ -204,6 +205,7 @@ def _correlation(
     fill: FillChoice,
     output: Output,
 ) -> Scores:
+    one_of("grid", grid, None, units)
     side = grid or min(14, *case.batch.map_shape)
     features = make_units(case.batch, units or {"grid": {"side": side}})
     sizes = set_sizes(features, shares)  # [B, S]

@@ -43,6 +43,8 @@ def model_order(
     kept = [name for name in names if not reasons[name]]
     if not kept:
         return [], left_out
+    used = [block for block in used if any(entry.method in kept for entry in block.ranked)]
+    ranked = [{entry.method for entry in block.ranked} for block in used]
     order = overall_order([_scores(block, kept) for block in used], **options)
     rows = [
         {
@@ -55,7 +57,7 @@ def model_order(
             "position": int(order.position[i]),
             "first_share": known(float(order.first_share[i])),
             "n_groups": order.n_groups,
-            "protocols": len(used),
+            "protocols": sum(name in here for here in ranked),
         }
         for i, name in enumerate(kept)
     ]

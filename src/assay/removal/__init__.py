@@ -61,13 +61,15 @@ def all_absent(batch: Batch, fill: FillChoice) -> Tensor:
     return make_removal(batch, fill)(features, features.valid, everyone)
 
 
-def fill_key(fill: FillChoice) -> str:
-    """A short text that identifies a fill with its options."""
+def fill_key(batch: Batch, fill: FillChoice) -> str:
+    """A short text that identifies a fill with its options: equal texts, equal removals."""
+    if batch.tokens is not None and isinstance(fill, str) and fill == "zero":
+        fill = "pad"
     if isinstance(fill, Tensor):
         return f"given({identity(canonical(fill))})"
     name, options = pick(fill)
     plugin = get("fill", name)
-    return f"{name}.{plugin.version}({identity(plugin.configure(options))})"
+    return f"{name}.{plugin.version}{plugin.code}({identity(plugin.configure(options))})"
 
 
 def _given(batch: Batch, value: Tensor) -> Tensor:
