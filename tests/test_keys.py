@@ -10,6 +10,7 @@ import assay
 from assay.data.memory import as_dataset
 from assay.features import make_units
 from assay.interventions import Engine
+from assay.plan import build_one
 from assay.run import run
 from assay.spec import choose_one, make_suite
 from small_texts import bag_of_words, make_texts
@@ -213,3 +214,16 @@ def test_an_engine_for_other_inputs_counts_where_it_came_from():
         engine = Engine(model, batch, model.logits)
         engine.fork(replace(batch, inputs=x + 1))
     assert engine.counter.rows == 6
+
+
+def test_a_network_is_its_weights_and_code_wherever_the_file_lies(home):
+    """The same file in two folders, or imported, is the same network; other code is another."""
+    made = "def build():\n    return Net(3, 2)\n"
+    code = f"from torch import nn\n\nclass Net(nn.Linear):\n    k = 1\n\n{made}"
+    hashes = []
+    for folder, text in (("one", code), ("two", code), ("three", code.replace("k = 1", "k = 2"))):
+        (home / folder).mkdir()
+        (home / folder / "net.py").write_text(text)
+        torch.manual_seed(0)
+        hashes.append(build_one("model", f"./{folder}/net.py:build").weights_hash)
+    assert hashes[0] == hashes[1] != hashes[2]

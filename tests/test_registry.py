@@ -176,3 +176,11 @@ class TestSuites:
         spec = Spec(datasets=["a"], models=["b"], methods=[{"a": 1, "b": 2}], protocols=["d"])
         with pytest.raises(assay.InputError, match="Expected a name or one"):
             choose("method", spec.methods)
+
+
+def test_a_slip_in_a_need_is_not_silent():
+    with pytest.raises(assay.InputError, match="Did you mean `image`"):
+
+        @assay.method("slip", needs=["images"])
+        def slip(model, batch):
+            return batch.inputs.sum(1)

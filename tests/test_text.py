@@ -163,10 +163,15 @@ class TestTransformers:
         ids = torch.tensor([model.prepare.encode(text)])
         words = model.net.get_input_embeddings()(ids).detach().requires_grad_(True)
         model.net(inputs_embeds=words).logits[0, 0].backward()
-        ours = assay.explain(model, [text], [0], "saliency")
-        assert torch.allclose(ours, words.grad.sum(-1), atol=1e-6)
+        ours = assay.explain(model, [text], [0], "saliency", reduce="square")
+        assert torch.allclose(ours, words.grad.square().sum(-1), rtol=1e-4, atol=1e-9)
         product = assay.explain(model, [text], [0], "input_x_gradient")
         assert torch.allclose(product, (words * words.grad).sum(-1).detach(), atol=1e-6)
+
+    def test_a_gradient_whose_sum_vanishes_is_refused(self, model):
+        """Both normalise their embeddings, so a constant added to one changes nothing."""
+        with pytest.raises(assay.NotApplicable, match="reduce: square"):
+            assay.explain(model, ["the film was good"], [1], "saliency")
 
     @pytest.mark.parametrize("fill", ["pad", "mask", "zero"])
     def test_every_protocol_serves_tokens(self, model, fill):
@@ -188,6 +193,7 @@ def test_a_text_on_the_command_line(tmp_path, call, monkeypatch):
     assert out.startswith("my model gives")  # the folder's name, not its path
     assert "explanation.html" in out
     page = (tmp_path / "explanation.html").read_text()
+    assert 'style="color: #999">[CLS]</span>' in page
     for word in ("film", "good", "lovely"):
         assert f">{word}</span>" in page
     code, _, errors = call("explain", "good", "--model", "hf:./my model", "-o", "a.png")

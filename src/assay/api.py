@@ -77,7 +77,9 @@ def benchmark(
         limit: At most this many samples.
         budget: A time, `"10min"` or seconds: fewer samples, then fewer steps and sets are taken, so
             that the run is expected to fit; the notes of the results say which.
-        **run_options: `device`, `micro_batch`, `keep_maps`, `progress`, `one_thread`, `workers`.
+        **run_options: `device`, `micro_batch`, `keep_maps`, `progress`, `one_thread`
+            (False lets one large network use all cores; True, the default, is faster for most and
+            equal to the command line bit for bit), `workers`.
     """
     allowed = set(inspect.signature(run).parameters) - {"spec", "out", "keep", "clean"}
     for name in run_options:
@@ -93,8 +95,13 @@ def benchmark(
         spec, said = fit(spec, out, budget, **how)
         if run_options.get("progress", True):
             print(said, file=sys.stderr)
+    progress = run_options.get("progress", True)
     results = run(
-        spec, out, keep=keep, clean=_warn_of_chance, **{"one_thread": False, **run_options}
+        spec,
+        out,
+        keep=keep,
+        clean=lambda manifest: _say_clean(manifest, progress),
+        **run_options,
     )
     if results.failures:
         cells = [f"{f['method']} x {f['protocol']}: {f['message']}" for f in results.failures]
@@ -103,14 +110,20 @@ def benchmark(
     return results
 
 
-def _warn_of_chance(manifest: dict[str, Any]) -> None:
-    for row in filter(hardly_above_chance, manifest["clean"]):
+def _say_clean(manifest: dict[str, Any], aloud: bool) -> None:
+    """How often each network is right; hardly above chance it is a warning."""
+    for row in manifest["clean"]:
+        if not hardly_above_chance(row):
+            if aloud:
+                right = f"{row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}"
+                print(f"{row['model']} is right on {right}.", file=sys.stderr)
+            continue
         warnings.warn(
             f"`{row['model']}` is right on only {row['accuracy']:.1%} of {row['n']} samples of "
             f"`{row['dataset']}`, hardly above chance: labels or normalisation probably do not "
             f"fit the model.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from assay import registry
 from assay.api import explain, score
 from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.manifest import hardly_above_chance
 from assay.picture import Picture, read_picture
 from assay.ranking.leaderboard import Leaderboard
 from assay.report.words import Words
@@ -113,12 +114,29 @@ def _same_model(results: Results, model: Model) -> str:
     mine = model.weights_hash
     for name, about in known.items():
         if about["weights_hash"] == mine:
+            now = repr(model.prepare) if model.prepare else ""
+            if about.get("inputs", now) not in ("", now):
+                raise InputError(
+                    f"The run in `{results.folder}` prepared its images otherwise: "
+                    f"{about['inputs']}, here {now}. Leave out --size, --resize, --mean and --std: "
+                    f"the run says them."
+                )
             return str(name)
     run = ", ".join(f"`{name}` ({about['weights_hash'][:12]})" for name, about in known.items())
     raise InputError(
-        f"The run in `{results.folder}` is of another model: it has {run}, and `{model.name}` has "
-        f"the weights {mine[:12]}. Give the model and weights of the run, or run this one."
+        f"The run in `{results.folder}` is of another model: it has {run}, and `{model.name}` is "
+        f"{mine[:12]}, by weights and code. Give the model and weights of the run, or run this one."
     )
+
+
+def run_description(folder: Path) -> dict[str, Any]:
+    """What a run's suite says of its only model's inputs and classes."""
+    models = Results(folder).spec.models
+    if len(models) != 1:
+        return {}
+    _, options = registry.pick(models[0])
+    told = ("weights", "size", "resize", "mean", "std", "classes")
+    return {name: options[name] for name in told if name in options and name != "weights"}
 
 
 def _first(results: Results, model: str) -> Place:
@@ -184,6 +202,12 @@ def _score_here(results: Results, place: Place, picture: Picture, maps: Tensor) 
 
 def _caveat(results: Results, place: Place, picture: Picture) -> str:
     """The most important reason to be careful."""
+    model, dataset = place.leader["model"], place.leader["dataset"]
+    for row in results.manifest["clean"]:
+        if (row["model"], row["dataset"]) == (model, dataset) and hardly_above_chance(row):
+            return (
+                f"the network is hardly above chance on the run's samples ({row['accuracy']:.0%})."
+            )
     predicted = int(picture.shares.argmax())
     if predicted != picture.target:
         return f"the network itself says {picture.class_name(predicted)}, not {picture.name}."

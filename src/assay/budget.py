@@ -68,10 +68,12 @@ def fit(
             return estimate(_cut_plan(plan, cut), store, workers, times).seconds or 0.0
 
         cut, expected = _find(plan, Cut(seconds=seconds, asked=asked, limit=spec.limit), cost)
+        cut = cut.model_copy(update={"over": expected > seconds})
     words = _words(plan, cut)
     said = f"budget {duration(seconds)}: {words or 'nothing had to be cut'}"
     fitted = _cut_suite(spec, cut)
-    notes = f"{spec.notes} {said}.".strip() if words else spec.notes
+    missed = ", and even so it is expected to take longer" if cut.over else ""
+    notes = f"{spec.notes} {said}{missed}.".strip() if words else spec.notes
     told = "as before" if expected is None else f"estimated {duration(expected)}"
     if expected is not None and expected > seconds:
         told += ", longer than that: this is the least"

@@ -14,6 +14,7 @@ from assay.commands.printing import (
     print_accuracy,
     print_answer,
     print_failures,
+    print_not_applicable,
     print_notes,
 )
 from assay.errors import InputError, NotApplicable, PrerequisiteError, unknown
@@ -186,15 +187,18 @@ def explain(
     std: StdOption = None,
 ) -> None:
     """One method's map over one picture or text: red speaks for the class, blue against it."""
-    from assay.best import explain_best
+    from assay.best import explain_best, run_description
     from assay.own import model_item
     from assay.picture import explain_picture
+    from assay.registry import pick
 
     if best is not None and method is not None:
         raise InputError("Expected `--method` or `--best`, not both: the run says the method.")
     described = {"weights": weights, "size": size, "resize": resize, "mean": mean, "std": std}
     item = model_item(model, described)
     if best is not None:
+        name, said_here = pick(item)
+        item = {name: {**run_description(best), **said_here}}
         sentences, picture = explain_best(image, item, best, target)
     else:
         said, picture = explain_picture(image, item, method, target)
@@ -246,6 +250,7 @@ def _run(
         Console(stderr=True).print("Stopped. The same command goes on where it stopped.")
         raise SystemExit(INTERRUPTED) from None
     print_answer(console, results)
+    print_not_applicable(console, results)
     page = results.report()
     console.print(f"The page: {page}", markup=False, soft_wrap=True)
     failures = results.failures
@@ -304,13 +309,16 @@ def doctor(
         return print_environment(console)
     from assay.conformance import examine
 
-    failed = 0
+    failed = checked = 0
     for finding in examine(name):
+        checked += finding.status.strip() != "n/a"
         why = f": {finding.reason}" if finding.reason else ""
         line = f"{finding.status:6}  {finding.check}{why}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
         failed += finding.failed
-    if failed:
+    if not checked:
+        console.print("Nothing could be checked: it applies to none of the small worlds.")
+    if failed or not checked:
         raise typer.Exit(FAILED)
 
 

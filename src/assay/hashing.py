@@ -11,8 +11,7 @@ def hash_network(net: nn.Module) -> str:
     """The hash of all modules with their settings, all parameters and all buffers."""
     digest = hashlib.sha256()
     for name, module in net.named_modules():
-        digest.update(f"{name} {type(module).__module__}.{type(module).__qualname__}".encode())
-        digest.update(f"{_settings(module)} {_source(type(module))}".encode())
+        digest.update(f"{name} {_kind(type(module))} {_settings(module)}".encode())
     tensors = [*net.named_parameters(), *net.named_buffers()]
     for name, tensor in sorted(tensors, key=lambda pair: pair[0]):
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
@@ -31,11 +30,12 @@ def _settings(module: nn.Module) -> list[tuple[str, object]]:
     )
 
 
-def _source(kind: type) -> str:
-    """The source of a module class that is not torch's own, where it can be had."""
+def _kind(kind: type) -> str:
+    """A module class by its source, wherever it lies; torch's own, or one without, by its name."""
+    named = f"{kind.__module__}.{kind.__qualname__}"
     if kind.__module__.startswith("torch."):
-        return ""
+        return named
     try:
-        return inspect.getsource(kind)
+        return f"{kind.__qualname__} {inspect.getsource(kind)}"
     except (OSError, TypeError):
-        return ""
+        return named

@@ -84,6 +84,7 @@ def _describe_model(
         "weights_hash": model.weights_hash,
         "micro_batch": min([settings.micro_batch[name], *halved]),
         "prepared": ", ".join(prepared),
+        "inputs": repr(model.prepare) if model.prepare else "",
         "parameters": sum(p.numel() for p in model.net.parameters()),
         "device": str(model.device),
         **({"card": dict(model.card)} if model.card else {}),

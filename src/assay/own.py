@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.errors import InputError
+from assay.errors import InputError, PrerequisiteError
 from assay.spec import Spec, make_suite
 
 METHODS = "saliency,input_x_gradient,integrated_gradients,gradcam,random,constant,centre,edge"
@@ -44,6 +44,13 @@ def own_suite(told: Mapping[str, Any], target: str = "label") -> Spec:
 
 def model_item(model: str, told: Mapping[str, Any]) -> Any:
     """A model as a suite writes it, with what was said of it."""
+    if (Path(model).expanduser() / "config.json").is_file():
+        raise InputError(f"Expected `hf:{model}` for a folder of Hugging Face, got `{model}`.")
+    if model.endswith(".py"):
+        raise InputError(
+            f"Expected `./{Path(model).name}:NAME`, the function or class that makes the network, "
+            f"got only the file `{model}`."
+        )
     described = {
         **{name: told.get(name) for name in ("weights", "size", "resize", "classes")},
         **{name: _numbers(name, told.get(name)) for name in ("mean", "std")},
@@ -66,6 +73,8 @@ def dataset_item(data: str, classes: list[str] | None = None) -> Any:
         columns = _columns(path)
         texts = "text" in columns and not {"path", "image"} & columns
         return {"texts" if texts else ending[1:]: {"path": data}}
+    if ":" not in data and ("/" in data or data.startswith((".", "~"))):
+        raise PrerequisiteError(f"There is no folder or file `{data}`.")
     return data
 
 

@@ -15,6 +15,8 @@ from assay.report.overlay import overlay
 from assay.report.words import Words
 from assay.types import Model, Prepare, Tokenize
 
+VISIBLE = 256  # pixels of the longer side, at least, as far as whole multiples go
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -53,10 +55,13 @@ class Picture:
         """A map over the picture, or over the words."""
         prepare = self.model.prepare
         if isinstance(prepare, Tokenize):
-            return Words(self.said, prepare.words(self.inputs[0]), values)
+            special = prepare.tokens.special_at(self.inputs[0]).tolist()
+            return Words(self.said, prepare.words(self.inputs[0]), values, special)
         if prepare is None:
             raise PrerequisiteError(f"It is not known how `{self.model.name}` prepares images.")
-        return overlay(prepare.pixels.to_pixels(self.inputs[0]), values)
+        shown = overlay(prepare.pixels.to_pixels(self.inputs[0]), values)
+        times = max(1, VISIBLE // max(shown.size))  # small pictures are enlarged to be seen
+        return shown.resize((shown.width * times, shown.height * times), Image.Resampling.NEAREST)
 
 
 def read_picture(path: str | Path, model_item: Any, target: int | None) -> Picture:
@@ -102,4 +107,4 @@ def explain_picture(
     picture = read_picture(path, model_item, target)
     chosen = method or picture.usual_method
     values = explain(picture.model, picture.inputs, [picture.target], chosen)[0]
-    return picture.said, picture.over(values)
+    return f"{picture.said} Explained with {chosen}.", picture.over(values)

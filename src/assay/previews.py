@@ -44,7 +44,10 @@ def _preview(plan: Plan, shard: Shard, engine: Engine, store: Store, b: int) -> 
         "predicted_name": _class_name(plan, shard, predicted),
         "probability": float(clean.probability[b, 0]),
         **(
-            {"words": _words(engine, b)}
+            {
+                "words": _words(engine, b),
+                "special": batch.tokens.special_at(batch.inputs[b]).tolist(),
+            }
             if batch.tokens
             else {"image": _saved(shard, engine, store, b)}
         ),

@@ -1,5 +1,6 @@
 """Plug-ins: decorated functions whose signature is their schema, found by name, loaded lazily."""
 
+import difflib
 import functools
 import importlib
 import inspect
@@ -123,7 +124,9 @@ class Plugin:
         for name in given:
             if name not in self.options:
                 raise unknown(
-                    f"option of {self.kind} `{self.name}`:", name, [*self.options, *self.common]
+                    f"option of {self.kind} `{self.name}`:",
+                    name,
+                    [*self.options, *self.common, "label"],
                 )
         checked = dict(self.defaults)
         for name, value in given.items():
@@ -264,6 +267,7 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Functio
     def decorate(function: Function) -> Function:
         if not callable(facts.get("needs")):
             facts["needs"] = frozenset(facts.get("needs", ()))
+            _check_needs(kind, name, facts["needs"])
         present = _REGISTERED[kind].get(name)
         by_address = function.__module__.startswith(FILE_MODULE)  # never looked up by its name
         if present and not by_address and present.function.__module__ != function.__module__:
@@ -280,6 +284,21 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Functio
     return decorate
 
 
+# What models and data are known to have; a model may declare more in its `has`.
+NEEDS = ("gradients", "classes", "spatial", "image", "vector", "text", "labels", "truth")
+
+
+def _check_needs(kind: str, name: str, needs: frozenset[str]) -> None:
+    """A slip in a need would make a plug-in apply nowhere, in silence."""
+    for need in needs - set(NEEDS):
+        near = difflib.get_close_matches(need, NEEDS, n=1, cutoff=0.8)
+        if near:
+            raise InputError(
+                f"Expected the needs of {kind} `{name}` to be among {', '.join(NEEDS)}, got "
+                f"`{need}`. Did you mean `{near[0]}`?"
+            )
+
+
 def preset(
     base: Callable[..., Any], name: str, *, title: str, about: str, cite: str, **options: Any
 ) -> None:
@@ -292,8 +311,31 @@ def preset(
     _REGISTERED[plugin.kind][name] = made
 
 
-method = functools.partial(register, "method")
-protocol = functools.partial(register, "protocol")
+def method(name: str, **facts: Any) -> Callable[[Function], Function]:
+    """Decorate a function `(model, batch, *, options) -> Tensor` as an attribution method.
+
+    Args:
+        name: What it is called in suites and tables.
+        **facts: `needs`, what it cannot do without: gradients, spatial, image, vector, text,
+            labels, truth; `passes`, from its options to `Passes(forward, backward)` a sample;
+            `noise`, whether it explains `points(model, batch)`; `intervenes`, where it asks the
+            engine; `control`; `title`, `family`, `cite`, `version`.
+    """
+    return register("method", name, **facts)
+
+
+def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
+    """Decorate a function `(case, *, options) -> Scores` as an evaluation protocol.
+
+    Args:
+        name: What it is called in suites and tables.
+        **facts: `higher_is_better`; `range`; `chance`, a number where theory gives one;
+            `sign_sensitive`; `uses`: order, value or support; `metric`, the name of its number;
+            `needs`, as of methods; `title`, `family`, `cite`, `version`.
+    """
+    return register("protocol", name, **facts)
+
+
 fill = functools.partial(register, "fill")
 units = functools.partial(register, "units")
 dataset = functools.partial(register, "dataset")

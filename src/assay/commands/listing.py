@@ -12,6 +12,13 @@ KINDS = {
 }
 
 
+LIBRARIES = (
+    {"name": "timm:NAME", "summary": "A network of timm (extra `vision`)."},
+    {"name": "torchvision:NAME", "summary": "A network of torchvision (extra `vision`)."},
+    {"name": "hf:FOLDER", "summary": "A classifier that transformers saved (extra `text`)."},
+)
+
+
 def rows_of(what: str) -> list[dict[str, Any]]:
     """One row per suite, or per plug-in of a kind."""
     return _suites() if what == "suites" else _plugins(KINDS[what])
@@ -52,4 +59,4 @@ def _plugins(kind: str) -> list[dict[str, Any]]:
             }  # fmt: skip
         options = registry.canonical({**plugin.defaults, **plugin.preset})
         rows.append({**row, "options": options, "summary": plugin.summary})
-    return rows
+    return rows + [dict(row) for row in LIBRARIES] if kind == "model" else rows

@@ -45,10 +45,11 @@ def print_answer(console: Console, results: Any) -> None:
             table.add_column(
                 column, justify="left" if column == "method" else "right", overflow="fold"
             )
+        tied = [row["position"] for row in rows]
         for row in rows:
             control = " (control)" if manifest["methods"][row["method"]]["control"] else ""
             table.add_row(
-                f"{row['position']:g}",
+                f"{row['position']:g}{'=' if tied.count(row['position']) > 1 else ''}",
                 escape(row["method"] + control),
                 f"{row['mean_rank']:.2f}",
                 "" if row["low"] is None else f"{row['low']:.1f} to {row['high']:.1f}",
@@ -56,6 +57,18 @@ def print_answer(console: Console, results: Any) -> None:
             )
         if rows:
             console.print(table)
+
+
+def print_not_applicable(console: Console, results: Any) -> None:
+    """Which methods and protocols did not apply, each reason once."""
+    cells = [c for c in results.cells if c["status"] == "n/a"]
+    for message in dict.fromkeys(c["message"] for c in cells):
+        mine = [c for c in cells if c["message"] == message]
+        methods = dict.fromkeys(c["method"] for c in mine)
+        protocols = dict.fromkeys(c["protocol"] for c in mine)
+        who = methods if len(methods) <= len(protocols) else protocols
+        line = f"Not applicable: {', '.join(who)}. {message}"
+        console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_failures(console: Console, failures: list[dict[str, Any]]) -> None:

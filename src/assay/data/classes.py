@@ -9,7 +9,8 @@ from assay.errors import InputError
 from assay.types import Dataset, Model, Sample
 
 CURE = (
-    "Say the order of the model's outputs: `--classes`, or `classes:` of the model or the folder."
+    "Class numbers begin at 0. Say the order of the model's outputs: `--classes`, or `classes:` of "
+    "the model or the folder."
 )
 
 

@@ -46,7 +46,9 @@ def image_folder(
     labels = [numbers[folder] for folder in folders]
     names = dict(enumerate(classes)) if classes else dict(enumerate(found))
     made = _dataset(name or root.name, files, labels, names, root)
-    return made if classes else replace(made, numbering="sorted")
+    if classes:
+        return replace(made, note="class numbers: the places in the classes given")
+    return replace(made, numbering="sorted")
 
 
 @dataset("csv", title="CSV of images")
@@ -63,7 +65,8 @@ def csv(
     for wanted in (image, label):
         if wanted not in columns:
             raise InputError(
-                f"Expected a column `{wanted}` in `{file}`, found {', '.join(columns) or 'none'}."
+                f"Expected a column `{wanted}` in `{file}`, found {', '.join(columns) or 'none'}. "
+                f"For texts, call theirs `text`."
             )
     labels = []
     for number, row in enumerate(rows, start=2):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
+from assay.errors import InputError, NotApplicable
 from assay.methods.copies import Moments as Moments
 from assay.methods.copies import noisy_moments
 from assay.registry import Method, code_identity, identity
@@ -81,6 +81,8 @@ def reduce_map(
     if tuple(raw.shape) == (len(batch), 1, *batch.map_shape) != tuple(batch.inputs.shape):
         raw = raw[:, 0]
     channels = _channels(raw, batch)
+    if channels == -1 and reduce in ("sum", "abs_sum"):
+        _check_sum(raw, name)
     if channels is not None:
         raw = {
             "sum": lambda: raw.sum(channels),
@@ -98,6 +100,20 @@ def reduce_map(
             f"Expected maps of `{name}` to have shape {expected}, got {tuple(raw.shape)}."
         )
     return raw.abs() if abs else raw
+
+
+def _check_sum(raw: Tensor, name: str) -> None:
+    """Refuse sums that are rounding.
+
+    A network that normalises its embeddings ignores their mean, so the gradient's sum over a
+    word's embedding is zero, whatever the word.
+    """
+    parts = raw.abs().sum(-1).max()
+    if bool(parts > 0) and bool(raw.sum(-1).abs().max() < 1e-5 * parts):
+        raise NotApplicable(
+            f"The sum of `{name}` over a word's embedding vanishes here: the network normalises "
+            f"its embeddings. Use `reduce: square` or `reduce: sum_abs`."
+        )
 
 
 def _channels(raw: Tensor, batch: Batch) -> int | None:

@@ -73,5 +73,6 @@ def _own(name: str, parameters: Sequence[str], options: Mapping[str, Any]) -> di
     mine = {n: v for n, v in options.items() if n in parameters and n not in DESCRIPTION}
     for option in options:
         if option not in mine and option not in DESCRIPTION:
-            raise unknown(f"option of model `{name}`:", option, [*parameters, *DESCRIPTION])
+            known = [*parameters, *DESCRIPTION, "label"]
+            raise unknown(f"option of model `{name}`:", option, known)
     return mine

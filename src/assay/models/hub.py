@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from assay.errors import PrerequisiteError, unknown
@@ -37,20 +38,32 @@ def hub_model(name: str, options: Mapping[str, Any], label: str) -> Model:
             raise unknown(f"option of model `{name}`:", option, [*DESCRIPTION, "pretrained"])
     ensure_torchvision()
     pretrained = bool(options.get("pretrained", False))
-    net, prepare, names = _LIBRARIES[library](wanted, pretrained)
+    outputs = None if pretrained else _count(options.get("classes"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # without weights the network is random, but always the same
+        net, prepare, names = _LIBRARIES[library](wanted, pretrained, outputs)
     if pretrained and names and "weights" not in options:  # other weights may have other classes
         options = {"classes": names, **options}
-    return describe(net, options, label, prepare)
+    made = describe(net, options, label, prepare)
+    if not pretrained and not options.get("weights"):
+        made.card = {**made.card, "weights": "random weights: none were given"}
+    return made
 
 
-def _timm(name: str, pretrained: bool) -> Built:
+def _count(classes: Any) -> int | None:
+    """How many outputs the network is given: as many as classes were said."""
+    return classes if classes is None or isinstance(classes, int) else len(classes)
+
+
+def _timm(name: str, pretrained: bool, outputs: int | None) -> Built:
     try:
         import timm
     except ModuleNotFoundError:
         raise PrerequisiteError('timm is missing: pip install "assay[vision]".') from None
     if not timm.is_model(name):
         raise unknown("timm model", name, timm.list_models())
-    net = _fetch(f"timm:{name}", lambda: timm.create_model(name, pretrained=pretrained))
+    head = {} if outputs is None else {"num_classes": outputs}
+    net = _fetch(f"timm:{name}", lambda: timm.create_model(name, pretrained=pretrained, **head))
     said = timm.data.resolve_model_data_config(net)
     size = int(said["input_size"][-1])
     pixels = Pixels(tuple(said["mean"]), tuple(said["std"]))
@@ -64,15 +77,16 @@ def _timm(name: str, pretrained: bool) -> Built:
     return net, prepare, list(getattr(net, "pretrained_cfg", {}).get("label_names") or ())
 
 
-def _torchvision(name: str, pretrained: bool) -> Built:
+def _torchvision(name: str, pretrained: bool, outputs: int | None) -> Built:
     from torchvision import models
 
     if name not in models.list_models():
         raise unknown("torchvision model", name, models.list_models())
     weights = models.get_model_weights(name).DEFAULT
+    head = {} if outputs is None else {"num_classes": outputs}
     net = _fetch(
         f"torchvision:{name}",
-        lambda: models.get_model(name, weights=weights if pretrained else None),
+        lambda: models.get_model(name, weights=weights if pretrained else None, **head),
     )
     said = weights.transforms()
     if not hasattr(said, "crop_size"):  # detection and video networks have another way in
@@ -96,7 +110,7 @@ def _fetch(name: str, build: Callable[[], nn.Module]) -> nn.Module:
         ) from error
 
 
-_LIBRARIES: dict[str, Callable[[str, bool], Built]] = {
+_LIBRARIES: dict[str, Callable[[str, bool, int | None], Built]] = {
     "timm": _timm,
     "torchvision": _torchvision,
 }

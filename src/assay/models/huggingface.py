@@ -81,7 +81,7 @@ def _transformers() -> Any:
 
 def _load(auto: Any, folder: str, **options: Any) -> Any:
     path = Path(folder).expanduser()
-    looks_local = folder.startswith((".", "/", "~")) or path.exists()
+    looks_local = folder.startswith((".", "/", "~")) or " " in folder or path.exists()
     if looks_local and not path.is_dir():
         raise PrerequisiteError(f"There is no folder `{folder}`.")
     try:

@@ -43,7 +43,8 @@ def load_weights(
     if faults:
         raise InputError(
             f"The weights in `{path}` do not fit `{type(net).__name__}`: {'; '.join(faults)}. "
-            f"Give the weights of this architecture."
+            f"Give the weights of this architecture; where only the last layer differs, say "
+            f"`classes`, so that it has as many outputs."
         )
     net.load_state_dict(given)
     return f"weights of {Path(path).name}: {', '.join(taken_off)}" if taken_off else ""

@@ -61,7 +61,12 @@ def model_order(
         }
         for i, name in enumerate(kept)
     ]
-    return sorted(rows, key=lambda row: (row["position"], row["method"])), left_out
+    return sorted(rows, key=_place), left_out
+
+
+def _place(row: Mapping[str, Any]) -> tuple[int, float, str]:
+    """Who of a tie comes first more often stands before the others."""
+    return row["position"], -(row["first_share"] or 0.0), row["method"]
 
 
 def _reasons(

@@ -160,9 +160,10 @@ def describe(row: Entry) -> str:
     return "\n".join(lines)
 
 
-def _place(entry: Entry) -> tuple[float, float]:
-    position, rank = number(entry.get("position")), number(entry.get("mean_rank"))
-    return tuple(math.inf if math.isnan(v) else v for v in (position, rank))  # type: ignore[return-value]
+def _place(entry: Entry) -> tuple[float, ...]:
+    place = [number(entry.get(name)) for name in ("position", "mean_rank")]
+    place.append(-number(entry.get("first_share") or 0.0))  # who of a tie comes first more often
+    return tuple(math.inf if math.isnan(v) else v for v in place)
 
 
 def _spread(rows: Sequence[Entry]) -> tuple[dict[int, int], float]:

@@ -83,14 +83,22 @@ def colour_index(values: Array) -> Array:  # [H, W] uint8 into `palette()`
     return _levels(_shrink(np.where(bad, 0, values)), _shrink(bad.astype(np.float32)) > 0)
 
 
-def word_colours(values: Array) -> tuple[str, ...]:  # [T]
-    """The style of each word, scaled as maps are; light letters on strong colours."""
+def word_colours(values: Array, special: Sequence[bool] = ()) -> tuple[str, ...]:  # [T]
+    """The style of each word, scaled as maps are; light letters on strong colours.
+
+    Special tokens, which nothing removes, are grey and do not take part in the scale.
+    """
+    aside = np.zeros(len(values), dtype=bool)
+    aside[: len(special)] = special[: len(values)]
+    values = np.where(aside, 0.0, values)
     bad = ~np.isfinite(values)
     levels = _levels(np.where(bad, 0, values), bad)
     strong = (np.abs(levels.astype(int) - LEVELS) > LEVELS // 2) & ~bad
     return tuple(
-        f"background: #{bytes(colour).hex()}" + ("; color: #fff" if light else "")
-        for colour, light in zip(palette()[levels], strong, strict=True)
+        "color: #999"
+        if grey
+        else f"background: #{bytes(colour).hex()}" + ("; color: #fff" if light else "")
+        for colour, light, grey in zip(palette()[levels], strong, aside, strict=True)
     )
 
 
@@ -167,12 +175,9 @@ def build(
     scores = tips(chosen)
     rows = []
 
-    def words(sample: str) -> list[str]:
-        return list(previews[sample].get("words") or ())[:WORDS]
-
     for sample in chosen:
         tiles = tuple(
-            _tile(m, sample, maps[m].get(sample), scores.get((m, sample), {}), len(words(sample)))
+            _tile(m, sample, maps[m].get(sample), scores.get((m, sample), {}), previews[sample])
             for m in columns
         )
         rows.append(_row(store, sample, previews[sample], tiles))
@@ -213,13 +218,19 @@ def _maps(
 
 
 def _tile(
-    method: str, sample: str, values: Array | None, scores: Mapping[str, float], words: int
+    method: str,
+    sample: str,
+    values: Array | None,
+    scores: Mapping[str, float],
+    preview: Mapping[str, Any],
 ) -> Tile:
     lines = [f"{method} · {sample}", *(f"{p}: {v:.3g}" for p, v in scores.items())]
     if values is None:
         return Tile(method, "", "\n".join([*lines, "no map"]))
     if values.ndim == 1:
-        return Tile(method, "", "\n".join(lines), colours=word_colours(values[:words]))
+        length = len((preview.get("words") or ())[:WORDS])
+        colours = word_colours(values[:length], preview.get("special") or ())
+        return Tile(method, "", "\n".join(lines), colours=colours)
     return Tile(method, map_uri(values), "\n".join(lines), max(values.shape) < SIDE // 2)
 
 

@@ -87,7 +87,7 @@ def judge(
         answer,
         _certainty(
             first,
-            contenders,
+            [{**o, "control": control(o)} for o in placed],
             unresolved=not board.ties_broken or not _alone(board, leader["method"]),
         ),
         _ties(board, leader["method"]) if board.ties_broken else "",
@@ -133,16 +133,19 @@ def _certainty(
     first: Sequence[Mapping[str, Any]], everyone: Sequence[Mapping[str, Any]], unresolved: bool
 ) -> str:
     share = number(first[0].get("first_share"))
-    if math.isnan(share) or len(everyone) == 1:
+    leaders = {o["method"] for o in first}
+    others = [o for o in everyone if o["method"] not in leaders]
+    if math.isnan(share) or (not others and len(first) == 1):
         return ""
     held = f"stays first in {percent(share)} of the resamples of the data"
     if len(first) > 1:
         return f"Their order is not settled: {first[0]['method']} {held}."
-    closest = max(everyone[1:], key=lambda o: number(o.get("first_share") or 0.0))
+    closest = max(others, key=lambda o: number(o.get("first_share") or 0.0))
     other = number(closest.get("first_share") or 0.0)
-    rival = f"; next is {closest['method']} with {percent(other)}"
+    who = f"{'the control ' if closest['control'] else ''}{closest['method']}"
+    rival = f"; next is {who} with {percent(other)}"
     if other > share:
-        rival = f", and {closest['method']} comes first more often, in {percent(other)}"
+        rival = f", and {who} comes first more often, in {percent(other)}"
     if unresolved:
         return f"It {held}{rival}."
     if share >= 0.95:

@@ -25,6 +25,7 @@ class Words:
     title: str
     words: Sequence[str]
     values: Any  # [T]
+    special: Sequence[bool] = ()
 
     def save(self, path: Path) -> None:
         """Write the page.
@@ -34,7 +35,7 @@ class Words:
         """
         if path.suffix not in (".html", ".htm"):
             raise InputError(f"Expected `-o` to end in .html for a text, got `{path}`.")
-        styles = word_colours(np.asarray(self.values.detach().cpu(), np.float64))
+        styles = word_colours(np.asarray(self.values.detach().cpu(), np.float64), self.special)
         spans = [
             f'<span style="{style}">{html.escape(word)}</span>'
             for word, style in zip(self.words, styles, strict=True)
