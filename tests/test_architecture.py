@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 # Each layer may import its own and the earlier ones.
 ORDER = [
     {"errors"},
-    {"imports", "identity"},
+    {"imports", "identity", "needs"},
     {"registry"},
     {"spec", "reduce", "store"},
     {"own", "scaffold"},
@@ -46,6 +46,7 @@ ORDER = [
 TORCH_FREE = {
     "errors",
     "identity",
+    "needs",
     "imports",
     "registry",
     "spec",

@@ -91,7 +91,7 @@ def test_the_first_method_explains_and_says_how_sure(run, here, call):
     assert f"mean rank {row['mean_rank']:.2f}" in output
     assert "No other method is tied with it" in output
     assert output.count("Caveat: ") == 1
-    assert Image.open(here / "a b" / "m.png").size == (8, 8)
+    assert Image.open(here / "a b" / "m.png").size == (256, 256)
 
 
 @pytest.mark.usefixtures("run")

@@ -327,7 +327,7 @@ def test_one_picture_is_explained(home, call):
     code, output = call("explain", "val/cat/0.png", *LOOK, "--weights", "best.pt", "-o", "map.png")
     assert code == 0
     assert "a probability of 0." in output
-    assert Image.open(home / "map.png").size == (32, 32)
+    assert Image.open(home / "map.png").size == (256, 256)
 
 
 @pytest.mark.usefixtures("home")

@@ -1,6 +1,5 @@
 """Plug-ins: decorated functions whose signature is their schema, found by name, loaded lazily."""
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -19,6 +18,7 @@ from assay.identity import describe as describe
 from assay.identity import identity as identity
 from assay.identity import label as label
 from assay.imports import FILE_MODULE, is_address, load_object
+from assay.needs import check_needs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -267,7 +267,7 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Functio
     def decorate(function: Function) -> Function:
         if not callable(facts.get("needs")):
             facts["needs"] = frozenset(facts.get("needs", ()))
-            _check_needs(kind, name, facts["needs"])
+            check_needs(kind, name, facts["needs"])
         present = _REGISTERED[kind].get(name)
         by_address = function.__module__.startswith(FILE_MODULE)  # never looked up by its name
         if present and not by_address and present.function.__module__ != function.__module__:
@@ -282,21 +282,6 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Functio
         return function
 
     return decorate
-
-
-# What models and data are known to have; a model may declare more in its `has`.
-NEEDS = ("gradients", "classes", "spatial", "image", "vector", "text", "labels", "truth")
-
-
-def _check_needs(kind: str, name: str, needs: frozenset[str]) -> None:
-    """A slip in a need would make a plug-in apply nowhere, in silence."""
-    for need in needs - set(NEEDS):
-        near = difflib.get_close_matches(need, NEEDS, n=1, cutoff=0.8)
-        if near:
-            raise InputError(
-                f"Expected the needs of {kind} `{name}` to be among {', '.join(NEEDS)}, got "
-                f"`{need}`. Did you mean `{near[0]}`?"
-            )
 
 
 def preset(

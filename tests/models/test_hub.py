@@ -47,7 +47,7 @@ def test_the_missing_extra_is_named():
 def test_a_library_names_the_classes_of_its_own_weights(monkeypatch, options, classes):
     built = (torch.nn.Linear(2, 2), None, ["cat", "dog"])
     monkeypatch.setattr(hub, "ensure_torchvision", lambda: None)
-    monkeypatch.setitem(hub._LIBRARIES, "timm", lambda name, pretrained: built)
+    monkeypatch.setitem(hub._LIBRARIES, "timm", lambda name, pretrained, outputs: built)
     assert hub_model("timm:any", options, "x").classes == classes
 
 

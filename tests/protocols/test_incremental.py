@@ -42,7 +42,9 @@ def by_hand(net, x, target, shares, nothing, side):
         said = gradient(net, current, target)
         totals = {p: said[cell == p].sum().item() for p in range(side * side) if p not in gone}
         leaving = sorted(totals, key=totals.__getitem__)
-        gone |= set(leaving[: math.floor(share * side * side + 0.5) - len(gone)])
+        gone |= set(
+            leaving[: (side * side - math.floor((1 - share) * side * side + 0.5)) - len(gone)]
+        )
         mask = sum((cell == p for p in gone), torch.zeros_like(cell, dtype=torch.bool))
         current = torch.where(mask, nothing[:, None, None], x)
         answers.append(net(current[None])[0].softmax(0)[target].item())
@@ -108,7 +110,7 @@ def test_shares_are_of_the_units_a_sample_has(linear, attribution):
         order = net.weight[target][:length].argsort()
         for k, share in enumerate((0, 0.3, 0.7, 1)):
             left = row.clone()
-            left[order[: math.floor(share * length + 0.5)]] = 0
+            left[order[: length - math.floor((1 - share) * length + 0.5)]] = 0
             assert ours[b, k].item() == pytest.approx(net(left)[target].item(), abs=1e-5)
     assert len(lengths) > 2
 
