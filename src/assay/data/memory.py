@@ -43,7 +43,7 @@ def as_dataset(data: Any, name: str = "data", *, tokens: bool = False) -> Datase
             f"`assay.types.Dataset`, got {got}. Without labels, give (X, None)."
         )
     if _texts(data[0]):
-        return text_dataset(list(data[0]), data[1], name)
+        return of_texts(list(data[0]), data[1], name)
     inputs = _inputs(data[0], name, tokens)  # [N, ...]
     ids = row_ids(len(inputs))
     _check_finite(inputs, f"X of `{name}`", ids)
@@ -70,7 +70,7 @@ def as_dataset(data: Any, name: str = "data", *, tokens: bool = False) -> Datase
     )
 
 
-def text_dataset(texts: list[str], labels: Any, name: str) -> Dataset:
+def of_texts(texts: list[str], labels: Any, name: str) -> Dataset:
     """Texts with class numbers, or None."""
     ids = row_ids(len(texts))
     known = None if labels is None else _labels(labels, len(texts), name)

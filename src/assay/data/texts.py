@@ -4,14 +4,15 @@ import csv
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.data.memory import row_ids
+from assay.data.memory import of_texts
 from assay.data.parquet import check_numbers, hash_file, opened
 from assay.errors import InputError, PrerequisiteError, unknown
 from assay.registry import dataset
-from assay.types import Dataset, Sample
+from assay.types import Dataset
 
 
 @dataset("texts", title="Table of texts")
@@ -58,16 +59,10 @@ def text_dataset(
         if not isinstance(one, str) or not one.strip():
             raise InputError(f"Expected a text in row {row} of `{file}`, got {one!r}.")
     numbers, classes = number_labels(labels, column, file)
-    ids = row_ids(len(texts))
-    places = {sample: row for row, sample in enumerate(ids)}
-    return Dataset(
-        name,
-        "text",
-        ids,
-        lambda sample: Sample(texts[places[sample]], numbers[places[sample]]),
-        hashlib.sha256(content.encode()).hexdigest()[:16],
+    return replace(
+        of_texts(list(texts), numbers, name),
+        fingerprint=hashlib.sha256(content.encode()).hexdigest()[:16],
         classes=classes,
-        labels=dict(zip(ids, numbers, strict=True)),
         numbering="sorted" if classes else "given",
     )
 
