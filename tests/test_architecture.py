@@ -33,7 +33,7 @@ ORDER = [
     {"environments"},
     {"protocols"},
     {"plan"},
-    {"shelf"},
+    {"shelf", "scoring"},
     {"previews", "forecast", "shard", "executors", "manifest", "run"},
     {"budget"},
     {"api"},
@@ -141,5 +141,7 @@ def test_every_method_and_protocol_is_benchmarked():
     measured = {choose_one("method", item).plugin.name for item in bench.METHODS}
     methods = {m.name for m in registry.everything("method") if not m.control}
     assert measured == methods
-    measured = {choose_one("protocol", item).plugin.name for item in bench.PROTOCOLS}
+    measured = {
+        choose_one("protocol", item).plugin.name for item in (*bench.PROTOCOLS, *bench.IMPUTING)
+    }
     assert measured == set(registry.names("protocol"))

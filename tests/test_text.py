@@ -178,8 +178,8 @@ class TestTransformers:
         texts, labels = make_texts(4)
         maps = torch.rand(4, max(len(model.prepare.encode(t)) for t in texts))
         for protocol in registry.names("protocol"):
-            if protocol == "incremental_deletion":
-                continue
+            if protocol in ("incremental_deletion", "soundness", "road_morf", "road_lerf"):
+                continue  # explains anew, or is for images
             values = assay.score(model, texts, labels, maps, protocol, fill=fill)
             assert torch.isfinite(values).all(), protocol
 

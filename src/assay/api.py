@@ -1,5 +1,6 @@
 """The Python interface: benchmark, dry_run, explain, score."""
 
+import functools
 import inspect
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable, unknown
 from assay.forecast import Forecast
 from assay.manifest import hardly_above_chance
-from assay.methods import attribute, given, reduce_map
+from assay.methods import attribute, given, partner_maps, reduce_map
 from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
 from assay.models.wrap import model as as_model
@@ -28,10 +29,11 @@ from assay.plan import Plan, build_one
 from assay.results import Results
 from assay.run import dry_run as run_dry
 from assay.run import prepare, run
-from assay.shard import make_engine, score_case
+from assay.scoring import dealt, score_case, settled
+from assay.shard import make_engine
 from assay.spec import Choice, Spec, choose_one, make_suite
 from assay.store import NOWHERE
-from assay.types import Case, Dataset, Model
+from assay.types import Case, Dataset, Model, Scores
 
 # What is run when nobody says what: cheap, from different families, each with its controls.
 FAST_METHODS: tuple[Any, ...] = (
@@ -177,12 +179,15 @@ def score(
     seed: int = 0,
     **options: Any,
 ) -> Tensor:  # [B]
-    """A protocol's score of each sample's map."""
+    """A protocol's score of each sample's map.
+
+    Of a protocol that judges the whole set (soundness) it is each sample's part of that number.
+    """
     name, written = registry.pick(protocol)
     chosen = choose_one("protocol", {name: {**written, **options}})
     choice = given("maps", maps)
     spec = _spec(net, (X, y), [choice], [chosen], seed, "label", None)
-    values = []
+    found: list[Scores] = []
     with _engines(spec) as engines:
         for plan, engine in engines:
             missing = plan.missing(plan.shards[0], chosen)
@@ -196,10 +201,14 @@ def score(
                 raise InputError(
                     f"Expected finite maps, got NaN or inf in the map of sample `{first}`."
                 )
-            case = Case(engine.batch, attribution, engine.respond, engine.clean)
-            values.append(score_case(chosen, case).value)
+            order = dealt(engine.batch.groups or engine.batch.ids)
+            partner = functools.partial(partner_maps, model, engine.batch, choice)
+            if order is not None:
+                partner = functools.partial(attribution.__getitem__, order)
+            case = Case(engine.batch, attribution, engine.respond, engine.clean, partner=partner)
+            found.append(score_case(chosen, case))
             engine.forget()
-    return torch.cat(values)
+    return settled(chosen, found)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -13,12 +13,13 @@ from assay.absent import Absent
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.features import Features
 from assay.interventions import Arrays, Columns, Engine, Shelf
-from assay.methods import explain_again, forward_passes, raw_map
+from assay.methods import explain_again, forward_passes, partner_maps, raw_map
 from assay.methods.gradients import gradients
 from assay.models.prepare import LOOK, channels_last, prepare_network
 from assay.plan import Plan, Shard
 from assay.registry import canonical, identity
 from assay.removal import FillChoice, make_removal
+from assay.scoring import dealt
 from assay.spec import Choice
 from assay.types import Batch, Case, Model, Response
 
@@ -198,9 +199,13 @@ def _rehearse(
                 _explaining(total, method, shard, model)
         engine.forget()
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
-        case = Case(engine.batch, noise, engine.respond, engine.clean)
+        count = partial(_explaining, total, method, shard, model)
+        groups = plan.datasets[shard.dataset].groups
+        free = dealt([groups.get(s, s) for s in shard.samples]) is not None
+        partner = _partner(engine, model, method, None if free else count)
+        case = Case(engine.batch, noise, engine.respond, engine.clean, partner=partner)
         if explain_again(model, engine.batch, method) is not None:
-            again = _Again(engine, model, method, partial(_explaining, total, method, shard, model))
+            again = _Again(engine, model, method, count)
             case = replace(case, explain=again, explain_passes=forward_passes(method))
         for protocol in wanted[method.label]:
             if not plan.missing(shard, protocol):
@@ -226,6 +231,26 @@ class _Again:
         else:
             self.count()
         return batch.draw(f"map {identity(canonical(inputs))}", batch.map_shape)
+
+
+def _partner(
+    engine: Rehearsal, model: Model, method: Choice, count: Callable[[], None] | None
+) -> Callable[[], Tensor]:
+    """A method without a network, for protocols that ask for maps of other samples, once.
+
+    Without a `count` they are at hand.
+    """
+
+    @cache
+    def maps() -> Tensor:
+        batch = engine.lent()
+        if count is not None and method.intervening:
+            partner_maps(model, batch, method)
+        elif count is not None:
+            count()
+        return batch.draw("partner map", batch.map_shape)
+
+    return maps
 
 
 def _explaining(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:

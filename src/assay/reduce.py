@@ -1,5 +1,7 @@
-"""Arithmetic on finished answers, in NumPy: correlations, areas. Imports no torch."""
+"""Arithmetic on finished answers, in NumPy: correlations, areas, soundness. Imports no torch."""
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,3 +57,151 @@ def _centred(values: Array) -> tuple[Array, Array]:
     spread = values.max(-1) - values.min(-1)
     flat = spread <= _FLAT * np.abs(values).max(-1)
     return values - values.mean(-1, keepdims=True), flat
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A number of a whole set that is no mean over samples.
+
+    Attributes:
+        value: `(curves, x, weights [b, n], **options) -> [b]`, the number of each weighted set: a
+            bootstrap gives weights, and every decision is taken anew for each of them.
+        each: `(curves, x, **options) -> [n]`, every sample's part: their mean is the number.
+        options: The names of the protocol's options that they take.
+    """
+
+    value: Callable[..., Array]
+    each: Callable[..., Array]
+    options: tuple[str, ...]
+
+
+# Accuracy up to this much above that of empty images is chance, not features found.
+_WARM_UP = 0.04
+# The papers' threshold is for steps of this share of the image.
+_PAPER_STEP = 0.01
+# Accuracies and steps this near are equal.
+_ROUNDING = 1e-12
+# What the SoCo code adds to the mass it divides by.
+_CODE_EPSILON = 1e-6
+
+
+def soundness(
+    curves: Mapping[str, Array],
+    x: Array,
+    weights: Array,
+    *,
+    epsilon: float = 1.0,
+    levels: Sequence[float] = (0.9,),
+    variant: str = "slope",
+) -> Array:  # [b]
+    """The share of attribution that lies on features which raise accuracy, by weighted sets.
+
+    Args:
+        curves: `correct` and `mass` `[n, K]`: whether each sample is right when its share `x` of
+            highest pixels is there, and the attribution on them.
+        x: The shares `[K]`, rising from 0 (nothing is there) to 1 (everything is).
+        weights: How often each sample counts in each set `[b, n]`.
+        epsilon: The smallest rise of accuracy, per share of the image, that counts.
+        levels: Where it is read, as shares of clean accuracy; the result is the mean.
+        variant: `slope`, `paper` or `code`.
+    """
+    weights = np.asarray(weights, np.float64)
+    accuracy = weights @ curves["correct"] / weights.sum(1, keepdims=True)  # [b, K]
+    false = _false_steps(accuracy, x, epsilon, variant)
+    found = np.zeros((len(weights), len(levels)))
+    for place, level in enumerate(levels):
+        steps = _reached(accuracy, level)
+        for step in np.unique(steps):
+            sets = steps == step
+            whole, share = _mass_shares(curves["mass"], step, variant)
+            lost = ((weights[sets] @ share) * false[sets, : share.shape[1]]).sum(1)
+            found[sets, place] = (weights[sets] @ whole - lost) / weights[sets].sum(1)
+    mean: Array = found.mean(1)
+    return mean
+
+
+def soundness_each(
+    curves: Mapping[str, Array],
+    x: Array,
+    *,
+    epsilon: float = 1.0,
+    levels: Sequence[float] = (0.9,),
+    variant: str = "slope",
+) -> Array:  # [n]
+    """Each sample's share of attribution on features that raise the accuracy of the whole set."""
+    accuracy = np.asarray(curves["correct"], np.float64).mean(0)[None]  # [1, K]
+    false = _false_steps(accuracy, x, epsilon, variant)[0]
+    found = []
+    for level in levels:
+        (step,) = _reached(accuracy, level)
+        whole, share = _mass_shares(curves["mass"], step, variant)
+        found.append(whole - share @ false[: share.shape[1]])
+    each: Array = np.mean(found, 0)
+    return each
+
+
+def soundness_curve(
+    curves: Mapping[str, Array], x: Array, *, epsilon: float = 1.0, variant: str = "slope"
+) -> tuple[Array, Array]:  # [K - 1], [K - 1]
+    """Accuracy and soundness along the sweep, in its order: accuracy need not rise throughout."""
+    accuracy = np.asarray(curves["correct"], np.float64).mean(0)
+    false = _false_steps(accuracy[None], x, epsilon, variant)[0]
+    found = []
+    for step in range(1, len(x)):
+        whole, share = _mass_shares(curves["mass"], step, variant)
+        found.append((whole - share @ false[: share.shape[1]]).mean())
+    return accuracy[1:], np.array(found)
+
+
+def at_level(accuracy: Array, values: Array, level: float) -> float:
+    """The value where accuracy first reaches a level along a sweep; NaN where it never does."""
+    reached = accuracy >= level
+    return float(values[int(np.argmax(reached))]) if reached.any() else float("nan")
+
+
+def _false_steps(accuracy: Array, x: Array, epsilon: float, variant: str) -> Array:  # [b, K]
+    """The steps whose new pixels did not raise accuracy: bool, the first (nothing) is none."""
+    before, after = accuracy[:, :-1].copy(), accuracy[:, 1:]
+    if variant == "slope":
+        false = _smaller(after - before, epsilon * np.diff(x))
+        # The warm-up is one step: it ends where accuracy first leaves chance, and wants the same
+        # slope, or a map that hides its false mass in it would go free.
+        above = after > accuracy[:, :1] + _WARM_UP
+        end = np.where(above.any(1), np.argmax(above, axis=1), above.shape[1] - 1)[:, None]
+        risen = np.take_along_axis(after, end, 1) - accuracy[:, :1]
+        slow = _smaller(risen, epsilon * x[1:][end])
+        false = np.where(np.arange(false.shape[1]) <= end, slow, false)
+    else:
+        before[:, 0] = 0  # the sweep begins at no accuracy
+        gain, least = after - before, epsilon * _PAPER_STEP
+        false = ~_smaller(least, gain) if variant == "code" else _smaller(gain, least)
+        false &= after > (_WARM_UP if variant == "code" else -1)
+    padded: Array = np.pad(false, ((0, 0), (1, 0)))
+    return padded
+
+
+def _smaller(a: Any, b: Any) -> Array:
+    """Whether a is smaller than b by more than rounding: shares of images are exact in theory."""
+    smaller: Array = a < b - _ROUNDING
+    return smaller
+
+
+def _reached(accuracy: Array, level: float) -> Array:  # [b]
+    """The first step, nothing left out, at which a share of the last accuracy is reached."""
+    steps: Array = 1 + np.argmax(accuracy[:, 1:] >= level * accuracy[:, -1:], axis=1)
+    return steps
+
+
+def _mass_shares(mass: Array, step: int, variant: str) -> tuple[Array, Array]:
+    """Of the attribution up to a step: whether there is any `[n]`, and each step's share."""
+    total = mass[:, step]
+    some = total > 0
+    scale = np.where(some, total, 1.0) + (_CODE_EPSILON if variant == "code" else 0.0)
+    last = step if variant == "code" else step + 1  # the code reads before it judges a step
+    new = np.diff(mass[:, :last], axis=1, prepend=0.0)
+    return np.where(some, total / scale, 0.0), np.where(some[:, None], new / scale[:, None], 0.0)
+
+
+REDUCTIONS = {
+    "soundness": Reduction(soundness, soundness_each, ("epsilon", "levels", "variant")),
+}

@@ -35,10 +35,12 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.protocols.curves",
         "assay.protocols.incremental",
         "assay.protocols.rationales",
+        "assay.protocols.road",
         "assay.protocols.single",
+        "assay.protocols.soundness",
         "assay.protocols.subsets",
     ),
-    "fill": ("assay.removal.fills",),
+    "fill": ("assay.removal.fills", "assay.removal.imputation"),
     "units": ("assay.features", "assay.segments"),
     "dataset": (
         *("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
@@ -73,7 +75,7 @@ class Plugin:
     family: str = ""
     source: str = ""  # the hash of the file it was taken from, for plug-ins named by address
     preset: Mapping[str, Any] = field(default_factory=dict)  # options a preset begins with
-    formula: str = ""  # the name of the plug-in a preset is made of
+    formula: str = ""  # the plug-in a preset is made of
     about: str = ""  # a preset's own docstring
 
     @functools.cached_property
@@ -223,7 +225,8 @@ class Protocol(Plugin):
     sign_sensitive: bool = True
     uses: Literal["order", "value", "support"] = "order"
     metric: str = "value"
-    reduce: str = "mean"
+    reduce: str = "mean"  # how samples become a number: the mean, or a name in `assay.reduce`
+    judges: Literal["sample", "set"] = "sample"  # set: a score depends on who is scored beside it
     intervenes: Intervenes | None = None
 
 

@@ -33,7 +33,25 @@ class Results:
     @functools.cached_property
     def scores(self) -> pa.Table:
         """One row per sample and metric of every cell."""
-        return self._gather("scores", SCORES, required=True)
+        return self._whole[0]
+
+    @property
+    def outcomes(self) -> dict[tuple[str, ...], Any]:
+        """What the protocols that judge whole sets judge by: see `assay.ranking.sets`."""
+        return self._whole[1]
+
+    @functools.cached_property
+    def _whole(self) -> tuple[pa.Table, dict[tuple[str, ...], Any]]:
+        scores = self._gather("scores", SCORES, required=True)
+        protocols = self.manifest["protocols"]
+        reduced = {p: about.get("reduce", "mean") for p, about in protocols.items()}
+        sets = {label: name for label, name in reduced.items() if name != "mean"}
+        if not sets:
+            return scores, {}
+        from assay.ranking.sets import read_outcomes, with_values
+
+        outcomes = read_outcomes(scores, self.curves, sets)
+        return with_values(scores, outcomes), outcomes
 
     @functools.cached_property
     def curves(self) -> pa.Table:
@@ -64,13 +82,13 @@ class Results:
 
         methods = self.manifest["methods"]
         controls = {label: m["control"] for label, m in methods.items() if m["control"]}
-        return leaderboard(self.scores, controls=controls, **options)
+        return leaderboard(self.scores, controls=controls, outcomes=self.outcomes, **options)
 
     def against(self, control: str, **options: Any) -> list[dict[str, Any]]:
         """Every method minus one control, paired by sample, with intervals; positive is better."""
         from assay.ranking.against import against
 
-        return against(self.scores, control, **options)
+        return against(self.scores, control, self.outcomes, **options)
 
     def maps(
         self, method: str, dataset: str | None = None, model: str | None = None

@@ -1,11 +1,12 @@
 """One shard of a run: explain its samples with every method, score them under every protocol."""
 
 import contextlib
+import functools
 import json
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,18 @@ from torch import Tensor
 from assay import registry
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.interventions import Counter, Engine, Shelf
-from assay.methods import Moments, explain_again, finish, forward_passes, raw_map
+from assay.methods import (
+    Moments,
+    explain_again,
+    finish,
+    forward_passes,
+    partner_maps,
+    raw_map,
+)
 from assay.models.prepare import runner
 from assay.plan import Plan, Shard
 from assay.previews import summarise
+from assay.scoring import circular, dealt, empty_maps, score_case
 from assay.shelf import ResponseShelf
 from assay.spec import Choice
 from assay.store import CURVES, SCORES, Store
@@ -114,6 +123,7 @@ class ShardRun:
             self.engine.clean,
             self._explain(method),
             forward_passes(method),
+            self._partner(method, whole),
         )
         for protocol in protocols:
             self._score(method, protocol, case, broken, seconds)
@@ -163,6 +173,22 @@ class ShardRun:
 
         return explain
 
+    def _partner(self, method: Choice, mine: Tensor) -> Callable[[], Tensor]:
+        """The method's maps of other samples: of this shard, where all have a partner in it."""
+        order = dealt(self.engine.batch.groups or self.shard.samples)
+        if order is not None:
+            return lambda: mine[order]
+
+        @functools.cache
+        def maps() -> Tensor:
+            whole, _ = _finite(
+                partner_maps(self.plan.models[self.shard.model], self.engine.lent(), method)
+            )
+            self._count(method)
+            return whole
+
+        return maps
+
     def _count(self, method: Choice) -> None:
         """All samples were explained once."""
         if method.intervening:
@@ -194,9 +220,9 @@ class ShardRun:
         if self._faulty is not None:
             broken = broken | self._faulty
         mute = self.engine.broken & ~broken
-        constant, bad = case.constant.cpu().numpy(), (broken | mute).cpu().numpy()
+        bad, empty = (broken | mute).cpu().numpy(), empty_maps(protocol, case, scores)
         value = np.where(bad, np.nan, scores.value.numpy())
-        status = np.where(bad, "failed", np.where(constant | np.isnan(value), "degenerate", whole))
+        status = np.where(bad, "failed", np.where(empty, "degenerate", whole))
         metrics = {protocol.plugin.metric: value}
         for name, extra in scores.extra.items():
             metrics[name] = np.where(bad, np.nan, extra.double().cpu().numpy())
@@ -331,25 +357,6 @@ def look(plan: Plan, shard: Shard, batch: Batch) -> Callable[[Tensor], Tensor]:
             f"Model `{shard.model}` cannot run on inputs of shape {tuple(batch.inputs.shape[1:])} "
             f"from `{shard.dataset}`: {error}"
         ) from error
-
-
-def circular(method: Choice, protocol: Choice, batch: Batch) -> bool:
-    """Whether a method was made from the very answers that the protocol holds it against."""
-    asked, judged = method.plugin.intervenes, protocol.plugin.intervenes
-    if asked is None or judged is None:
-        return False
-    return bool(asked(batch, method.options) == judged(batch, protocol.options))
-
-
-def score_case(protocol: Choice, case: Case) -> Scores:
-    """Run a protocol; a map without information gets the score that chance gives, where known."""
-    scores = protocol.plugin.function(case, **protocol.options)
-    if not isinstance(scores, Scores) or tuple(scores.value.shape) != (len(case.batch),):
-        raise InputError(f"Expected `{protocol.label}` to give Scores with one value per sample.")
-    value = scores.value.double().cpu()
-    if isinstance(protocol.plugin.chance, float):
-        value = torch.where(case.constant.cpu() & ~value.isnan(), protocol.plugin.chance, value)
-    return replace(scores, value=value)
 
 
 def _curve_table(cell: str, shard: Shard, scores: Scores | None) -> pa.Table:

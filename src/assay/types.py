@@ -294,6 +294,8 @@ class Case:
     # The same method on changed inputs [B, ...], and its forward passes a sample (None: not known).
     explain: Callable[[Tensor], Tensor] | None = None
     explain_passes: int | None = 0
+    # The same method's maps of other samples, one for each: what a map is worth by accident.
+    partner: Callable[[], Tensor] | None = None
 
     @property
     def constant(self) -> Tensor:
@@ -308,9 +310,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Scores:
-    """A protocol's answer per sample, with the curves it came from; `extra` is never ranked."""
+    """A protocol's answer per sample, with the curves it came from; `extra` is never ranked.
+
+    A protocol with a `reduce` of its own is judged on the whole set, by its curves: its values are
+    NaN until then.
+    """
 
     value: Tensor  # [B]
     curves: Mapping[str, Tensor] = field(default_factory=dict)  # name -> [B, K]
     x: Tensor | None = None  # [K]
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # name -> [B]
+    degenerate: Tensor | None = None  # [B]: whose map the protocol can do nothing with

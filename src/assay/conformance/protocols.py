@@ -27,7 +27,8 @@ from assay.errors import NotApplicable
 from assay.models.wrap import model as as_model
 from assay.registry import Protocol
 from assay.run import prepare
-from assay.shard import make_engine, score_case
+from assay.scoring import score_case
+from assay.shard import make_engine
 from assay.spec import choose_one, make_suite
 from assay.store import NOWHERE
 from assay.types import Case
@@ -73,7 +74,9 @@ def signs_matter_as_declared(exam: Exam, item: Any, sensitive: bool | None = Non
 
 
 def neighbours_do_not_matter(exam: Exam, item: Any) -> None:
-    """A score does not depend on who else is in the batch."""
+    """A score does not depend on who else is in the batch, unless it says so."""
+    if _plugin(item).judges == "set":
+        raise NotApplicable("a score of a whole set")
     together = scores(exam, exam.truth, item)
     half = score(exam.net, exam.x[:5], exam.y[:5], exam.truth[:5], item)
     if not torch.equal(half, together[:5]):
@@ -101,7 +104,9 @@ def the_map_is_not_touched(exam: Exam, item: Any) -> None:
     maps = exam.truth[: len(shard.samples)].clone()
     with model.evaluating(), torch.no_grad():
         engine = make_engine(plan, shard)
-        score_case(protocol, Case(engine.batch, maps, engine.respond, engine.clean))
+        others = maps.roll(1, 0)
+        case = Case(engine.batch, maps, engine.respond, engine.clean, partner=lambda: others)
+        score_case(protocol, case)
     if not torch.equal(maps, exam.truth[: len(maps)]):
         raise Fault("the map was changed: work on a clone")
 

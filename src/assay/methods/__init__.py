@@ -71,6 +71,12 @@ def _run(model: Model, batch: Batch, choice: Choice) -> Tensor:
     return raw.detach()
 
 
+def partner_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
+    """The method's maps of each sample's partner: another sample, explained for its own label."""
+    lender = {name: batch.extra[name] for name in ("engine",) if name in batch.extra}
+    return attribute(model, replace(batch.partners(), extra=lender), choice)
+
+
 def reduce_map(
     raw: Tensor, batch: Batch, name: str, *, reduce: str = "sum", abs: bool = False
 ) -> Tensor:

@@ -1,7 +1,6 @@
 """Controls: maps that know nothing of the model, or everything, to hold the methods against."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from assay.errors import InputError, NotApplicable
-from assay.methods import attribute
+from assay.methods import partner_maps
 from assay.methods.cam import enlarge
 from assay.registry import Nested, Passes, method
 from assay.spec import choose_one
@@ -91,5 +90,4 @@ def shuffled(model: Model, batch: Batch, *, of: MethodChoice = "saliency") -> Te
     choice = choose_one("method", of)
     if choice.plugin.name == "shuffled":
         raise InputError("Expected `of` to name a method other than `shuffled`.")
-    lender = {name: batch.extra[name] for name in ("engine",) if name in batch.extra}
-    return attribute(model, replace(batch.partners(), extra=lender), choice)
+    return partner_maps(model, batch, choice)

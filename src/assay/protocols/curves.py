@@ -103,7 +103,8 @@ def removed_shares(steps: Steps) -> list[float]:
     return shares
 
 
-def _area(values: Tensor, x: Tensor) -> Tensor:
+def area(values: Tensor, x: Tensor) -> Tensor:  # [B, K], [K] -> [B]
+    """The area under curves by the trapezoid rule, per unit of x."""
     return torch.from_numpy(reduce.area(values.double().cpu().numpy(), x.numpy()))
 
 
@@ -249,7 +250,7 @@ def deletion(
     """
     answers, x = curve(case, "most_relevant_first", units, steps, fill)
     values = answers.output(output).double()
-    return Scores(_area(values, x), {output: values}, x)
+    return Scores(area(values, x), {output: values}, x)
 
 
 @protocol(
@@ -284,18 +285,23 @@ def insertion(
     answers, x = curve(case, "least_relevant_first", units, backwards, fill)
     values = answers.output(output).double().flip(1)
     inserted = (1 - x).flip(0)
-    return Scores(_area(values, inserted), {output: values}, inserted)
+    return Scores(area(values, inserted), {output: values}, inserted)
+
+
+def correct(case: Case, answers: Response) -> Tensor:  # [B, K]
+    """Which answers are right: 1, else 0."""
+    labels = case.batch.labels
+    if labels is None:
+        raise InputError("Expected labels to tell which answers are correct.")
+    return (answers.predicted == labels[:, None]).double()
 
 
 def _accuracy(
     case: Case, order: Order, units: UnitsChoice, steps: Steps, fill: FillChoice
 ) -> Scores:
     answers, x = curve(case, order, units, steps, fill)
-    labels = case.batch.labels
-    if labels is None:
-        raise InputError("Expected labels to tell which answers are correct.")
-    correct = (answers.predicted == labels[:, None]).double()
-    return Scores(_area(correct, x), {"correct": correct}, x)
+    right = correct(case, answers)
+    return Scores(area(right, x), {"correct": right}, x)
 
 
 @protocol(

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from assay.errors import unknown
 from assay.ranking.blocks import Block, Entry, read_blocks
-from assay.ranking.intervals import mean_interval
 from assay.ranking.orders import FEWEST_GROUPS
+from assay.ranking.sets import Key, Outcome
 
 
-def against(scores: pa.Table, control: str, **options: Any) -> list[dict[str, Any]]:
+def against(
+    scores: pa.Table,
+    control: str,
+    outcomes: Mapping[Key, Outcome] | None = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
     """Give the paired difference of every method to a control under every protocol.
 
     Args:
         scores: The `scores` of a run.
         control: Label of the method held against.
+        outcomes: What protocols that judge whole sets judge by.
         **options: Keywords of `mean_interval`: level, resamples, seed.
 
     Returns:
@@ -32,7 +38,7 @@ def against(scores: pa.Table, control: str, **options: Any) -> list[dict[str, An
         raise unknown("method of this run", control, labels)
     return [
         _row(block, entry, reference, options)
-        for block in read_blocks(scores)
+        for block in read_blocks(scores, outcomes)
         for reference in _named(block.entries, control)
         for entry in block.entries
         if entry.method != control and entry.values
@@ -44,10 +50,8 @@ def _named(entries: Sequence[Entry], name: str) -> list[Entry]:
 
 
 def _row(block: Block, entry: Entry, control: Entry, options: dict[str, Any]) -> dict[str, Any]:
-    samples = sorted(entry.values.keys() & control.values.keys())
-    sign = 1.0 if block.higher_is_better else -1.0
-    differences = [sign * (entry.values[s] - control.values[s]) for s in samples]
-    found = mean_interval(differences, block.groups_of(samples), **options)
+    better, worse = (entry, control) if block.higher_is_better else (control, entry)
+    found = block.difference(better, worse, options)
     sure = found.n_groups >= FEWEST_GROUPS and not math.isnan(found.low)
     verdict = "above" if found.low > 0 else "below" if found.high < 0 else "unclear"
     return {
@@ -57,7 +61,7 @@ def _row(block: Block, entry: Entry, control: Entry, options: dict[str, Any]) ->
         "method": entry.method,
         "control": control.method,
         "status": entry.status,
-        "n": len(samples),
+        "n": len(entry.values.keys() & control.values.keys()),
         "difference": found.mean,
         "low": found.low,
         "high": found.high,

@@ -5,13 +5,23 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from assay.ranking.intervals import (
+    Differences,
+    Interval,
+    Statistic,
+    mean_interval,
+    paired_differences,
+    set_differences,
+    set_interval,
+)
 from assay.ranking.resampling import Floats
+from assay.ranking.sets import Key, Outcome
 
 COLUMNS = (
     "dataset", "model", "checkpoint", "method", "method_options", "protocol", "protocol_options",
@@ -32,6 +42,7 @@ class Entry:
         values: Score by sample, averaged over seeds, only where there is one.
         failed: Number of samples on which the method failed, under any seed.
         degenerate: Number of samples marked degenerate, under any seed.
+        outcome: What a protocol that judges whole sets judges by; None where a mean is enough.
     """
 
     method: str
@@ -40,6 +51,7 @@ class Entry:
     values: Mapping[str, float]
     failed: int
     degenerate: int
+    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True)
@@ -72,16 +84,60 @@ class Block:
         rows = [[entry.values[sample] for entry in entries] for sample in self.common]
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(entries))
 
+    @property
+    def judges_sets(self) -> bool:
+        """Whether the score is a number of the whole set rather than a mean."""
+        return any(entry.outcome is not None for entry in self.entries)
+
+    def interval(self, entry: Entry, options: Mapping[str, Any]) -> Interval:
+        """Give the score of one entry on all the samples it has."""
+        samples = sorted(entry.values)
+        groups = self.groups_of(samples)
+        if entry.outcome is None:
+            return mean_interval([entry.values[s] for s in samples], groups, **options)
+        return set_interval(self.statistic([entry], samples), groups, **options)
+
+    def difference(self, entry: Entry, other: Entry, options: Mapping[str, Any]) -> Interval:
+        """Give one entry's score minus another's, on the samples of both."""
+        samples = sorted(entry.values.keys() & other.values.keys())
+        groups = self.groups_of(samples)
+        if not self.judges_sets:
+            paired = [entry.values[s] - other.values[s] for s in samples]
+            return mean_interval(paired, groups, **options)
+        both = self.statistic([entry, other], samples)
+        return set_interval(lambda w: both(w) @ np.array([[1.0], [-1.0]]), groups, **options)
+
+    def differences(self, entries: Sequence[Entry], options: Mapping[str, Any]) -> Differences:
+        """Compare all pairs of entries on the common samples."""
+        groups = self.groups_of(self.common)
+        if not self.judges_sets:
+            return paired_differences(self.matrix(entries), groups, **options)
+        return set_differences(self.statistic(entries, self.common), groups, **options)
+
+    def statistic(self, entries: Sequence[Entry], samples: Sequence[str]) -> Statistic:
+        """Give the function from weights of samples [b, n] to the entries' scores [b, m]."""
+        values = np.array([[entry.values[s] for entry in entries] for s in samples])
+
+        def scores(weights: Floats) -> Floats:
+            means: Floats = weights @ values / weights.sum(axis=1, keepdims=True)
+            for column, entry in enumerate(entries):
+                if entry.outcome is not None:
+                    means[:, column] = entry.outcome.values(samples, weights)
+            return means
+
+        return scores
+
     def groups_of(self, samples: Iterable[str]) -> list[str]:
         """Give the group of each sample."""
         return [self.groups[sample] for sample in samples]
 
 
-def read_blocks(scores: pa.Table) -> list[Block]:
+def read_blocks(scores: pa.Table, outcomes: Mapping[Key, Outcome] | None = None) -> list[Block]:
     """Split the headline rows of a scores table by dataset, model, checkpoint and protocol.
 
     Args:
         scores: The `scores` of a run.
+        outcomes: What protocols that judge whole sets judge by.
 
     Returns:
         The blocks, sorted by dataset, model, checkpoint and protocol.
@@ -92,7 +148,7 @@ def read_blocks(scores: pa.Table) -> list[Block]:
     split: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
     for row in scores.filter(scores["headline"]).select(list(COLUMNS)).to_pylist():
         split[row["dataset"], row["model"], row["checkpoint"], row["protocol"]].append(row)
-    return [_block(key, split[key]) for key in sorted(split)]
+    return [_block(key, split[key], outcomes or {}) for key in sorted(split)]
 
 
 def model_of(block: Block) -> tuple[str, str, str]:
@@ -100,7 +156,9 @@ def model_of(block: Block) -> tuple[str, str, str]:
     return block.dataset, block.model, block.checkpoint
 
 
-def _block(key: tuple[str, str, str, str], rows: Sequence[Row]) -> Block:
+def _block(
+    key: tuple[str, str, str, str], rows: Sequence[Row], outcomes: Mapping[Key, Outcome]
+) -> Block:
     where = " / ".join(part for part in key if part)
     # A cell that never ran may not know its metric; one that ran does.
     told = [row for row in rows if row["status"] not in ("n/a", "failed")] or rows
@@ -120,7 +178,12 @@ def _block(key: tuple[str, str, str, str], rows: Sequence[Row]) -> Block:
         metric=_single("metric", told, where),
         higher_is_better=_single("higher_is_better", told, where),
         groups=groups,
-        entries=[_entry(name, by_method[name], groups, where) for name in sorted(by_method)],
+        entries=[
+            replace(
+                _entry(name, by_method[name], groups, where), outcome=outcomes.get((*key, name))
+            )
+            for name in sorted(by_method)
+        ],
     )
 
 

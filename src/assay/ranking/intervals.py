@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from assay.ranking.resampling import (
+    BLOCK,
     Floats,
     group_sums,
     resample_counts,
     standard_error,
     studentised,
 )
+
+# From weights of samples [b, n] to one or more numbers of each weighted set [b, m].
+Statistic = Callable[[Floats], Floats]
 
 # Deviations below this share of the data's magnitude are rounding, not variance.
 ROUNDING = 1e-12
@@ -139,6 +144,116 @@ def paired_differences(
         _square(high, -low, methods),
         n_groups,
     )
+
+
+def set_interval(
+    statistic: Statistic,
+    groups: ArrayLike,
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """Give a number of a whole set with its bias-corrected, accelerated bootstrap interval.
+
+    Whatever the number decides on the way it decides anew in every resample of the groups.
+
+    Args:
+        statistic: From weights of samples [b, n] to the number [b, 1].
+        groups: What must be resampled together, one label per sample.
+        level: Nominal coverage.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the resamples.
+
+    Returns:
+        The interval; its ends are NaN for a single group.
+    """
+    _check(level, resamples)
+    index, n_groups = _group_index(groups)
+    value = float(statistic(np.ones((1, len(index))))[0, 0])
+    if n_groups < 2:
+        return Interval(value, np.nan, np.nan, n_groups)
+    draws = _set_draws(statistic, index, n_groups, resamples, seed)[:, 0]
+    left_out = _without_each(statistic, index, n_groups)[:, 0]
+    pulls = left_out.mean() - left_out
+    spread = float((pulls**2).sum())
+    acceleration = float((pulls**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
+    # Half of the draws that equal the number count as below it: it may be a step function.
+    below = float((draws < value).mean() + (draws == value).mean() / 2)
+    bias = float(stats.norm.ppf(np.clip(below, 0.5 / len(draws), 1 - 0.5 / len(draws))))
+    ends = []
+    for tail in ((1 - level) / 2, (1 + level) / 2):
+        shifted = bias + float(stats.norm.ppf(tail))
+        moved = stats.norm.cdf(bias + shifted / (1 - acceleration * shifted))
+        ends.append(float(np.quantile(draws, moved)))
+    return Interval(value, ends[0], ends[1], n_groups)
+
+
+def set_differences(
+    statistic: Statistic,
+    groups: ArrayLike,
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Differences:
+    """Compare all pairs of numbers of whole sets, with intervals that hold for all at once.
+
+    One critical value, the `level` quantile of the largest deviation over all pairs in units of its
+    bootstrap standard deviation, serves every pair, widened as Student's distribution is against
+    the normal one.
+
+    Args:
+        statistic: From weights of samples [b, n] to the methods' numbers [b, m].
+        groups: What must be resampled together, one label per sample.
+        level: Nominal coverage of all intervals together.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the resamples.
+
+    Returns:
+        The differences; the ends are NaN for a single group.
+    """
+    _check(level, resamples)
+    index, n_groups = _group_index(groups)
+    values = statistic(np.ones((1, len(index))))[0]
+    first, second = np.triu_indices(len(values), 1)
+    mean = values[first] - values[second]
+    low = high = np.full(len(first), np.nan)
+    if n_groups >= 2:
+        draws = _set_draws(statistic, index, n_groups, resamples, seed)
+        deviations = draws[:, first] - draws[:, second] - mean
+        error = deviations.std(axis=0) * np.sqrt(n_groups / (n_groups - 1))
+        moving = error > 0
+        largest = np.abs(deviations[:, moving] / error[moving]).max(axis=1, initial=0.0)
+        # The same tail of Student's distribution: the error is itself estimated from few groups.
+        tail = min((1 - level) / 2, float(stats.norm.sf(np.quantile(largest, level))))
+        half = float(stats.t.isf(tail, n_groups - 1)) * error
+        low, high = mean - half, mean + half
+    return Differences(
+        _square(mean, -mean, len(values)),
+        _square(low, -high, len(values)),
+        _square(high, -low, len(values)),
+        n_groups,
+    )
+
+
+def _group_index(groups: ArrayLike) -> tuple[NDArray[np.int64], int]:
+    """Give the number of each sample's group, and how many groups there are."""
+    labels, index = np.unique(np.asarray(groups), return_inverse=True)
+    return index, len(labels)
+
+
+def _set_draws(
+    statistic: Statistic, index: NDArray[np.int64], n_groups: int, resamples: int, seed: int
+) -> Floats:
+    draws = resample_counts(n_groups, resamples, seed, columns=len(index))
+    return np.concatenate([statistic(counts[:, index]) for counts in draws])
+
+
+def _without_each(statistic: Statistic, index: NDArray[np.int64], n_groups: int) -> Floats:
+    """Give the number without each group in turn, in parts that fit into memory."""
+    parts = np.array_split(np.arange(n_groups), -(-n_groups * len(index) // BLOCK))
+    return np.concatenate([statistic((index != part[:, None]).astype(float)) for part in parts])
 
 
 def _deviations(sums: Floats, sizes: Floats, mean: Floats, scale: Floats) -> Floats:

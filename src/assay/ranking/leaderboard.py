@@ -14,6 +14,7 @@ from assay.ranking import table
 from assay.ranking.blocks import model_of, read_blocks
 from assay.ranking.overall import model_order
 from assay.ranking.rows import block_rows
+from assay.ranking.sets import Key, Outcome
 
 KINDS = ("random", "model_free", "other")
 
@@ -68,6 +69,7 @@ def leaderboard(
     scores: pa.Table,
     *,
     controls: Mapping[str, str],
+    outcomes: Mapping[Key, Outcome] | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -82,6 +84,7 @@ def leaderboard(
         controls: Kind of each control by method label: `random`, `model_free` (these two are the
             floor) or `other` (shown and ranked per protocol, neither floor nor in the overall
             order: an oracle cannot be recommended).
+        outcomes: What protocols that judge whole sets judge by.
         level: Nominal coverage of the intervals.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
@@ -93,7 +96,7 @@ def leaderboard(
     if unknown:
         raise ValueError(f"Expected kinds of `controls` among {list(KINDS)}, got {unknown}.")
     options: dict[str, Any] = {"level": level, "resamples": resamples, "seed": seed}
-    blocks = read_blocks(scores)
+    blocks = read_blocks(scores, outcomes)
     rows = [row for block in blocks for row in block_rows(block, controls, options)]
     overall: list[dict[str, Any]] = []
     left_out: list[dict[str, Any]] = []

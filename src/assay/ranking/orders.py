@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from assay.ranking.intervals import Differences
+from assay.ranking.intervals import Differences, Statistic
 from assay.ranking.resampling import Floats, group_sums, resample_counts
 
 # With fewer groups than this no interval is trusted to tell two methods apart.
@@ -34,11 +34,22 @@ class ProtocolScores:
         groups: What must be resampled together, one label per sample; None marks a set-level
             protocol, whose single row no resample can change.
         higher_is_better: Direction of the score.
+        statistic: From weights of samples [b, n] to the score of every method [b, m], where it is
+            not the mean of its values.
     """
 
     values: Floats
     groups: Sequence[str] | None
     higher_is_better: bool
+    statistic: Statistic | None = None
+
+    def means(self) -> Floats:
+        """Give the score of every method [m]."""
+        if self.statistic is None:
+            plain: Floats = self.values.mean(axis=0)
+            return plain
+        judged: Floats = self.statistic(np.ones((1, len(self.values))))[0]
+        return judged
 
 
 @dataclass(frozen=True)
@@ -140,9 +151,7 @@ def overall_order(
     """
     if not protocols or len({protocol.values.shape[1] for protocol in protocols}) != 1:
         raise ValueError("Expected `protocols` to hold at least one, all with the same methods.")
-    placed = [
-        positions(p.values.mean(axis=0), higher_is_better=p.higher_is_better) for p in protocols
-    ]
+    placed = [positions(p.means(), higher_is_better=p.higher_is_better) for p in protocols]
     mean_rank = np.nanmean(placed, axis=0)
     labels = sorted({label for p in protocols for label in p.groups or ()})
     if len(labels) < 2:
@@ -178,7 +187,11 @@ def _resampled_ranks(
         for protocol, (sums, sizes), place in zip(protocols, tables, placed, strict=True):
             total = (counts @ sizes)[:, None]
             # A resample with none of the protocol's samples says nothing: the data's place stands.
-            means = counts @ sums / np.where(total > 0, total, 1.0)
+            if protocol.statistic is None or protocol.groups is None:
+                means = counts @ sums / np.where(total > 0, total, 1.0)
+            else:
+                weights = counts[:, np.searchsorted(labels, protocol.groups)]
+                means = protocol.statistic(np.where(total > 0, weights, 1.0))
             drawn = positions(means, higher_is_better=protocol.higher_is_better)
             ranks += np.nan_to_num(np.where(total > 0, drawn, place))
             present += ~np.isnan(place)

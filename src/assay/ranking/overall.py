@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from assay.ranking.blocks import Block, model_of
+from assay.ranking.intervals import Statistic
 from assay.ranking.orders import ProtocolScores, overall_order
+from assay.ranking.resampling import Floats
 from assay.ranking.rows import known
 
 
@@ -97,4 +99,18 @@ def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
         values=values,
         groups=None if common == [""] else block.groups_of(common),
         higher_is_better=block.higher_is_better,
+        statistic=_statistic(block, names, here) if block.judges_sets else None,
     )
+
+
+def _statistic(block: Block, names: Sequence[str], here: Sequence[int]) -> Statistic:
+    """Give the scores of all names [b, m] from weights; NaN where a method has no place."""
+    entries = {entry.method: entry for entry in block.ranked}
+    found = block.statistic([entries[names[i]] for i in here], block.common)
+
+    def scores(weights: Floats) -> Floats:
+        values = np.full((len(weights), len(names)), np.nan)
+        values[:, here] = found(weights)
+        return values
+
+    return scores

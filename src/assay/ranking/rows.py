@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from assay.ranking.blocks import Block, Entry
-from assay.ranking.intervals import Differences, mean_interval, paired_differences
+from assay.ranking.intervals import Differences
 from assay.ranking.orders import resolved, tied_ranks
 from assay.ranking.resampling import Floats
 from assay.ranking.table import UNRANKED
@@ -70,14 +70,12 @@ def _best_first(row: Mapping[str, Any]) -> tuple[bool, float, bool, float, str]:
 def _mean(block: Block, entry: Entry, options: Mapping[str, Any]) -> dict[str, Any]:
     if not entry.values:
         return {"mean": None, "low": None, "high": None, "n": 0, "n_groups": 0}
-    samples = sorted(entry.values)
-    values = [entry.values[sample] for sample in samples]
-    interval = mean_interval(values, block.groups_of(samples), **options)
+    interval = block.interval(entry, options)
     return {
         "mean": interval.mean,
         "low": known(interval.low),
         "high": known(interval.high),
-        "n": len(samples),
+        "n": len(entry.values),
         "n_groups": interval.n_groups,
     }
 
@@ -89,12 +87,11 @@ def _compare(
     ranked, common = block.ranked, block.common
     if not common:
         return {entry.method: {**UNRANKED, "n_common": 0} for entry in ranked}
-    values = block.matrix(ranked)
-    differences = paired_differences(values, block.groups_of(common), **options)
+    differences = block.differences(ranked, options)
     ranks = tied_ranks(differences, higher_is_better=block.higher_is_better)
     better = resolved(differences, higher_is_better=block.higher_is_better)
     sign = 1.0 if block.higher_is_better else -1.0
-    means = sign * values.mean(axis=0)
+    means = sign * block.statistic(ranked, common)(np.ones((1, len(common))))[0]
     kinds = [controls.get(entry.method, "") for entry in ranked]
     random = _best(means, [kind == "random" for kind in kinds])
     floor = _best(means, [kind in FLOOR for kind in kinds])

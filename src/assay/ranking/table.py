@@ -182,6 +182,8 @@ def _note(row: Row) -> str:
         notes.append("control")
     if row["failed"]:
         notes.append(f"{row['failed']} failed")
+    if row["degenerate"]:
+        notes.append(f"{row['degenerate']} degenerate")
     if row["clearly_below"]:
         notes.append(f"clearly below {row['best_control']}")
     elif row["below_control"]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.features import Features, elements
 from assay.registry import Nested, canonical, get, identity, pick
+from assay.removal.imputation import noisy_linear as noisy_linear
 from assay.types import Batch
 
 FillChoice = Annotated[Any, Nested("fill")]

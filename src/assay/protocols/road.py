@@ -1,0 +1,105 @@
+"""ROAD: curves on which absent pixels are imputed from their neighbours, not painted over.
+
+The rows are those of every curve with the fill `noisy_linear`, so that `road_lerf` shares them with
+`soundness`.
+"""
+
+from typing import Literal
+
+import torch
+
+from assay.features import UnitsChoice
+from assay.protocols.curves import Order, Steps, area, correct, curve, ranked
+from assay.registry import protocol
+from assay.removal import FillChoice
+from assay.types import Case, Scores
+
+Variant = Literal["exact", "road"]
+
+# What the authors removed (most relevant first) or kept (least relevant first).
+AUTHORS_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
+
+
+def _road(
+    case: Case, order: Order, steps: Steps, fill: FillChoice, units: UnitsChoice, variant: Variant
+) -> Scores:
+    if variant == "exact":
+        answers, x = curve(case, order, units, steps, fill)
+    else:
+        x = torch.tensor(AUTHORS_SHARES, dtype=torch.float64)
+        removed = x if order == "most_relevant_first" else 1 - x
+        answers = ranked(case, order, units, removed.tolist(), fill)
+    right, probability = correct(case, answers), answers.probability.double()
+    return Scores(
+        area(right, x),
+        {"correct": right, "probability": probability},
+        x,
+        {"probability_area": area(probability, x)},
+    )
+
+
+@protocol(
+    "road_morf",
+    higher_is_better=False,
+    range=(0, 1),
+    uses="order",
+    sign_sensitive=True,
+    needs=["labels", "image"],
+    metric="area",
+    family="curves",
+    cite="rong2022",
+    title="ROAD, MoRF",
+)
+def road_morf(
+    case: Case,
+    *,
+    steps: Steps = 20,
+    fill: FillChoice = "noisy_linear",
+    units: UnitsChoice = "elements",
+    variant: Variant = "exact",
+) -> Scores:
+    """Area under the accuracy while the most relevant pixels leave first and are imputed.
+
+    Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
+    mean over samples is the area under the accuracy. `probability_area` is the same of the target's
+    probability.
+
+    Beside the paper: it compares whole curves at 10, 20, 30, 40, 50, 70 and 90 %, which is
+    `variant: road`, and names no area. Equal values leave in seeded random order, exactly the
+    stated share of them; the paper adds noise of 1e-4 to the map, which also reorders what differs
+    by less. The noise field of a sample is the same at every share and for every method.
+    """
+    return _road(case, "most_relevant_first", steps, fill, units, variant)
+
+
+@protocol(
+    "road_lerf",
+    higher_is_better=True,
+    range=(0, 1),
+    uses="order",
+    sign_sensitive=True,
+    needs=["labels", "image"],
+    metric="area",
+    family="curves",
+    cite="rong2022",
+    title="ROAD, LeRF",
+)
+def road_lerf(
+    case: Case,
+    *,
+    steps: Steps = 20,
+    fill: FillChoice = "noisy_linear",
+    units: UnitsChoice = "elements",
+    variant: Variant = "exact",
+) -> Scores:
+    """Area under the accuracy while the least relevant pixels leave first and are imputed.
+
+    Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
+    mean over samples is the area under the accuracy. `probability_area` is the same of the target's
+    probability.
+
+    Beside the paper: its axis is the share *kept*, which is `variant: road`, at 10, 20, 30, 40, 50,
+    70 and 90 %; here it is the share removed, as of every curve. Ties and noise are as in
+    `road_morf`.
+    """
+    return _road(case, "least_relevant_first", steps, fill, units, variant)

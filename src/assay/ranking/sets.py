@@ -1,0 +1,137 @@
+"""Numbers of whole sets, such as soundness: from stored outcomes, decided anew in resamples."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay.ranking.resampling import Floats
+from assay.reduce import REDUCTIONS, Array, Reduction
+
+Key = tuple[str, ...]  # dataset, model, checkpoint, protocol, method
+Curves = dict[str, Array]  # by name, and x: each [K]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one method's samples came to under a protocol that judges them together.
+
+    Attributes:
+        samples: The samples, sorted.
+        parts: Their curves [n, K] by name, one mapping per seed.
+        x: Where the curves were taken [K].
+        reduction: From curves to the number.
+        options: Its options.
+    """
+
+    samples: Sequence[str]
+    parts: Sequence[Mapping[str, Array]]
+    x: Array
+    reduction: Reduction
+    options: Mapping[str, Any]
+
+    def values(self, samples: Sequence[str], weights: Floats) -> Floats:
+        """Give the number of these samples under each row of weights [b, n]."""
+        place = {sample: row for row, sample in enumerate(self.samples)}
+        rows = [place[sample] for sample in samples]
+        found = [
+            self.reduction.value(
+                {name: curve[rows] for name, curve in part.items()}, self.x, weights, **self.options
+            )
+            for part in self.parts
+        ]
+        value: Floats = np.mean(found, axis=0)
+        return value
+
+
+def read_outcomes(
+    scores: pa.Table, curves: pa.Table, reductions: Mapping[str, str]
+) -> dict[Key, Outcome]:
+    """Read the outcomes of all cells whose protocol judges whole sets.
+
+    Args:
+        scores: The `scores` of a run.
+        curves: The `curves` of a run.
+        reductions: The name of each protocol's reduction, where it is not the mean.
+
+    Returns:
+        The outcomes; samples that failed under any seed are left out.
+    """
+    protocols = pa.array(list(reductions), pa.string())
+    scored = pa.array(["ok", "degenerate", "circular"])
+    wanted = scores.filter(
+        pc.and_(
+            pc.and_(scores["headline"], pc.is_in(scores["protocol"], value_set=protocols)),
+            pc.is_in(scores["status"], value_set=scored),
+        )
+    ).to_pylist()
+    found = _curves_by_sample(curves, {row["cell"] for row in wanted})
+    parts: dict[Key, dict[int, dict[str, Curves]]] = defaultdict(lambda: defaultdict(dict))
+    options: dict[Key, str] = {}
+    for row in wanted:
+        key = tuple(row[c] for c in ("dataset", "model", "checkpoint", "protocol", "method"))
+        options[key] = row["protocol_options"]
+        place = (row["cell"], row["seed"], row["sample"])
+        if place in found:
+            parts[key][row["seed"]][row["sample"]] = found[place]
+    return {
+        key: _outcome(list(seeds.values()), reductions[key[3]], json.loads(options[key]))
+        for key, seeds in parts.items()
+    }
+
+
+def _outcome(
+    parts: Sequence[Mapping[str, Curves]], name: str, options: Mapping[str, Any]
+) -> Outcome:
+    samples = sorted(set.intersection(*(set(part) for part in parts)))
+    first = next(iter(parts[0].values()))
+    names = [curve for curve in first if curve != "x"]
+    return Outcome(
+        samples,
+        [{c: np.stack([part[s][c] for s in samples]) for c in names} for part in parts],
+        first["x"],
+        REDUCTIONS[name],
+        {option: options[option] for option in REDUCTIONS[name].options},
+    )
+
+
+def _curves_by_sample(curves: pa.Table, cells: set[str]) -> dict[tuple[str, int, str], Curves]:
+    """Give each sample's curves, and their x, by cell, seed and sample."""
+    chosen = curves.filter(pc.is_in(curves["cell"], value_set=pa.array(sorted(cells), pa.string())))
+    if len(chosen) == 0:
+        return {}
+    starts = np.flatnonzero(chosen["step"].to_numpy() == 0)  # a curve's steps lie together
+    values, x = chosen["value"].to_numpy(), chosen["x"].to_numpy()
+    heads = chosen.select(["cell", "seed", "sample", "name"]).take(pa.array(starts)).to_pylist()
+    found: dict[tuple[str, int, str], Curves] = defaultdict(dict)
+    for head, start, end in zip(heads, starts, [*starts[1:], len(values)], strict=True):
+        entry = found[head["cell"], head["seed"], head["sample"]]
+        entry[head["name"]], entry["x"] = values[start:end], x[start:end]
+    return found
+
+
+def with_values(scores: pa.Table, outcomes: Mapping[Key, Outcome]) -> pa.Table:
+    """Give the scores with every sample's part of its set's number, unknown to a single shard."""
+    parts: dict[tuple[Key, str], float] = {}
+    for key, outcome in outcomes.items():
+        each = np.mean(
+            [outcome.reduction.each(p, outcome.x, **outcome.options) for p in outcome.parts], axis=0
+        )
+        parts |= {(key, s): float(v) for s, v in zip(outcome.samples, each, strict=True)}
+    columns = [
+        scores[c].to_pylist() for c in ("dataset", "model", "checkpoint", "protocol", "method")
+    ]
+    values = scores["value"].to_numpy().copy()
+    rows = zip(*columns, scores["sample"].to_pylist(), scores["headline"].to_pylist(), strict=True)
+    for place, (*where, sample, headline) in enumerate(rows):
+        if headline and (tuple(where), sample) in parts:
+            values[place] = parts[tuple(where), sample]
+    index = scores.schema.get_field_index("value")
+    return scores.set_column(index, scores.schema.field("value"), pa.array(values))

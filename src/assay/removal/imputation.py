@@ -1,0 +1,174 @@
+"""Noisy linear imputation: absent pixels become the weighted mean of their neighbours, and noise.
+
+A classifier finds such pixels much less strange than a constant, and they carry little of what was
+there. The system is ROAD's (`rong2022`); `multigrid` solves it for many images at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from assay.errors import InputError, NotApplicable
+from assay.features import Features
+from assay.registry import fill
+from assay.removal.multigrid import Multigrid
+from assay.types import Batch
+
+# The smallest tolerance that a precision surely reaches, as a share of the largest pixel.
+_REACH = {torch.float32: 1e-4, torch.float64: 1e-12}
+# Numbers solved at once: so many stay in a CPU's cache, so many fill a GPU.
+_AT_ONCE = {"cpu": 200_000, "cuda": 50_000_000}
+
+Workspaces = dict[tuple[object, ...], Multigrid]
+
+
+def noisy_linear(
+    images: Tensor,
+    keep: Tensor,
+    *,
+    noise: float = 0.01,
+    tol: float = 1e-3,
+    seeds: int | Sequence[int] = 0,
+) -> Tensor:
+    """Fill the unknown pixels of images by noisy linear imputation, as ROAD does.
+
+    Every unknown pixel becomes the mean of its eight neighbours, weights 1/6 beside and 1/12
+    diagonally, as far as they lie in the image; then normal noise is added to it.
+
+    Args:
+        images: `[N, C, H, W]`; what stands at unknown pixels does not matter, but must be finite.
+        keep: bool `[N, H, W]`, true where the pixel is known.
+        noise: Standard deviation of the noise on unknown pixels, in the units of the images.
+        tol: Largest error of the solution, in the units of the images. Where single precision does
+            not reach it (below 1e-4 of the largest pixel) the image is solved in double precision.
+        seeds: One for each image, or one number: image i then takes `seeds + i`. Images of equal
+            seed get one noise field, so that many masks of one image share theirs.
+
+    Returns:
+        The images, known pixels untouched. Where everything is unknown they are 0 (the dataset's
+        mean, for normalised images) plus noise.
+    """
+    _check(images, keep, noise, tol)
+    drawn = range(seeds, seeds + len(images)) if isinstance(seeds, int) else list(seeds)
+    if len(drawn) != len(images):
+        raise InputError(f"Expected one seed for each of {len(images)} images, got {len(drawn)}.")
+    filled = linear(images, keep, tol)
+    if noise == 0:
+        return filled
+    fields = {s: _field(s, images.shape[1:]) for s in dict.fromkeys(drawn)}
+    field_of = torch.stack([fields[s] for s in drawn]).to(images)
+    return filled.addcmul_(field_of, (~keep)[:, None].to(images.dtype), value=noise)
+
+
+def linear(
+    images: Tensor, keep: Tensor, tol: float, workspaces: Workspaces | None = None
+) -> Tensor:
+    """The images with unknown pixels filled, without noise; `workspaces` are kept between calls."""
+    workspaces = {} if workspaces is None else workspaces
+    filled = images.clone(memory_format=torch.contiguous_format)
+    share = keep.flatten(1).float().mean(1)
+    filled[share == 0] = 0  # nothing is known: no solution, and no reason for another value
+    mixed = (share > 0) & (share < 1)
+    hard = tol < _REACH[torch.float32] * images.abs().amax((1, 2, 3))
+    number = torch.float64 if images.dtype == torch.float64 else torch.float32
+    for todo, precision in ((mixed & ~hard, number), (mixed & hard, torch.float64)):
+        rows = todo.nonzero().flatten()
+        rows = rows[share[rows].argsort(descending=True)]  # equally hard ones together
+        for index in _parts(rows, images):
+            part = images[index].to(precision)
+            key = (*part.shape, part.dtype, part.device)
+            if key not in workspaces:
+                workspaces[key] = Multigrid(part)
+            filled[index] = workspaces[key].solve(part, keep[index], tol).to(images.dtype)
+    return filled
+
+
+def _parts(rows: Tensor, images: Tensor) -> Iterator[Tensor]:
+    """The rows in parts of one size, the last filled up, so that one workspace serves them all."""
+    most = _AT_ONCE.get(images.device.type, _AT_ONCE["cuda"]) // images[0].numel()
+    size = max(1, min(most, len(images)))
+    for start in range(0, len(rows), size):
+        places = torch.arange(start, start + size, device=rows.device)
+        yield rows[places.clamp(max=len(rows) - 1)]
+
+
+@dataclass(frozen=True)
+class NoisyLinear:
+    """Absent pixels become the noisy mean of their neighbours."""
+
+    inputs: Tensor  # [B, C, H, W]
+    noise: Tensor  # [B, C, H, W], one field for all masks of a sample
+    tol: float
+    workspaces: Workspaces = field(default_factory=dict, repr=False, compare=False)
+
+    def __call__(self, features: Features, absent: Tensor, samples: Tensor) -> Tensor:
+        """The inputs of these samples without their absent units."""
+        gone = features.spread(absent, samples)  # [n, H, W]
+        filled = linear(self.inputs[samples], ~gone, self.tol, self.workspaces)
+        return filled.addcmul_(self.noise[samples], gone[:, None].to(filled.dtype))
+
+
+@fill("noisy_linear", title="Noisy linear imputation", cite="rong2022")
+def noisy_linear_fill(
+    batch: Batch,
+    *,
+    noise: Annotated[float, Field(ge=0)] = 0.01,
+    tol: Annotated[float, Field(gt=0)] = 1e-3,
+    variant: Literal["road", "soco"] = "road",
+) -> NoisyLinear:
+    """The weighted mean of the neighbours, plus noise (ROAD); everything gone is zero plus noise.
+
+    `noise` is in pixel units, [0, 1], as in ROAD: the model's `std` scales it, where it is known.
+    `variant: soco` takes it in the units of the model's inputs. One noise field per sample serves
+    all its masks.
+    """
+    if batch.inputs.ndim != 4:
+        raise NotApplicable(
+            "The fill `noisy_linear` is for images; these inputs have no height and width."
+        )
+    scale = batch.inputs.new_ones(1)
+    if variant == "road" and batch.pixels is not None:
+        scale = 1 / batch.inputs.new_tensor(batch.pixels.std)
+    drawn = batch.draw("noisy linear fill", batch.inputs.shape[1:], normal=True)
+    return NoisyLinear(batch.inputs, drawn * (noise * scale[:, None, None]), tol)
+
+
+def _field(seed: int, shape: Sequence[int]) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _check(images: Tensor, keep: Tensor, noise: float, tol: float) -> None:
+    if images.ndim != 4 or not images.is_floating_point():
+        raise InputError(
+            f"Expected `images` to be numbers [N, C, H, W], got {images.dtype} of shape "
+            f"{tuple(images.shape)}."
+        )
+    if keep.dtype != torch.bool:
+        raise InputError(
+            f"Expected `keep` to be a bool mask, true where a pixel is known, got {keep.dtype}. "
+            f"Compare first, as in `mask > 0.5`."
+        )
+    wanted = (len(images), *images.shape[2:])
+    if tuple(keep.shape) != wanted:
+        raise InputError(
+            f"Expected `keep` to have shape {wanted}, one mask for each image, got "
+            f"{tuple(keep.shape)}."
+        )
+    if not bool(torch.isfinite(images).all()):
+        number = int((~torch.isfinite(images)).flatten(1).any(1).nonzero()[0])
+        raise InputError(
+            f"Expected finite pixels, got NaN or inf in image {number}; unknown pixels are marked "
+            f"by `keep` alone, their values do not matter."
+        )
+    if noise < 0:
+        raise InputError(f"Expected `noise` to be at least 0, got {noise}.")
+    reach = _REACH[torch.float64] * float(images.abs().max()) if images.numel() else 0.0
+    if not tol > reach:
+        raise InputError(
+            f"Expected `tol` to be above {reach:.2g}, what double precision reaches for these "
+            f"images, got {tol}."
+        )
