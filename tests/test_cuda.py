@@ -76,3 +76,23 @@ def test_explain_and_score_take_a_network_on_the_gpu():
     plain = assay.explain(make_net(), x, y, "integrated_gradients", steps=4)
     assert maps.cpu().numpy() == pytest.approx(plain.numpy(), abs=1e-3)
     assert torch.isfinite(assay.score(net, x, y, maps, "single_deletion")).all()
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 224, 224), (9, 1, 37, 61), (64, 3, 32, 32)])
+def test_imputation_agrees_with_the_cpu_and_its_kernels_with_the_plain_steps(shape, monkeypatch):
+    from assay.removal import multigrid, noisy_linear
+
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(*shape, generator=generator)
+    share = torch.linspace(0.02, 0.98, shape[0])[:, None, None]
+    keep = torch.rand(shape[0], *shape[2:], generator=generator) > share
+    keep[:, : shape[2] // 2, : shape[3] // 3] = False  # a hole
+    exact = noisy_linear(images.double(), keep, noise=0, tol=1e-9)
+    fused = noisy_linear(images.cuda(), keep.cuda(), noise=0)
+    monkeypatch.setattr(multigrid, "_kind_of_level", lambda like: multigrid.Level)
+    plain = noisy_linear(images.cuda(), keep.cuda(), noise=0)
+    assert (plain.cpu() - exact).abs().max() < 1e-3
+    assert (fused.cpu() - exact).abs().max() < 1e-3
+    assert (fused - plain).abs().max() < 1e-5
+    noisy = [noisy_linear(images.to(d), keep.to(d), seeds=3).cpu() for d in ("cpu", "cuda")]
+    assert (noisy[0] - noisy[1]).abs().max() < 1e-3

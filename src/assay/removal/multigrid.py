@@ -16,6 +16,7 @@ ten times as fast as a convolution.
 """
 
 import functools
+import importlib.util
 import itertools
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from torch import Tensor
 
 # The spectrum of A over its diagonal above half the grid's frequency is [2/3, 4/3]: the two
 # Chebyshev steps for it.
-_STEPS = (1 / (1 + 0.5**0.5 / 3), 1 / (1 - 0.5**0.5 / 3))
+STEPS = (1 / (1 + 0.5**0.5 / 3), 1 / (1 - 0.5**0.5 / 3))
 # A grid of at most so many cells is solved by its inverse.
 _DENSE = 64
 # Where fewer cells than this share are unknown, smoothing reaches them without a coarser grid.
@@ -56,7 +57,6 @@ class Level:
         self.rows, self.stride = 2 * self.coarse[0] + 1, 2 * self.coarse[1] + 1
         self.lead = self.stride + 1
         self.length = self.rows * self.stride + self.lead + 1
-        self.sums = self._buffer(channels), self._buffer(channels)
         self.r, self.e, self.other = (self.vector() for _ in range(3))
         half = inside.new_zeros(images, channels, self.coarse[0], self.stride, dtype=dtype)
         self.half, self.wide = half, half.clone()
@@ -69,6 +69,11 @@ class Level:
         self.exact_d = _binomial(within.flat.double(), self.stride) / 12
         self.inside12 = within.inner / 12
         self.diagonal = torch.where(within.inner > 0, self.d - 1 / 3, 1.0)
+
+    @functools.cached_property
+    def sums(self) -> tuple[Tensor, Tensor]:
+        """Buffers for sums on the way."""
+        return self._buffer(self.channels), self._buffer(self.channels)
 
     def _buffer(self, channels: int, images: int | None = None) -> Tensor:
         images = self.images if images is None else images
@@ -112,7 +117,7 @@ class Level:
 
     def mask(self) -> None:
         """Everything that depends on the mask `m`."""
-        first, second = _STEPS
+        first, second = STEPS
         m = self.m.inner  # [N, 1, inner]
         inverse, ratio = m / self.diagonal, m * (self.d / self.diagonal)
         self.md, self.m12 = m * self.d, m / 12
@@ -121,11 +126,20 @@ class Level:
         self.start = 12 * self.spread[0]
         self.straight = 12 * (self.stay[1] * self.spread[0] + self.spread[1])
 
-    def apply(self, x: Vector, out: Vector) -> None:
-        """`out = A x`."""
+    def apply(self, x: Vector, out: Vector) -> Tensor:  # [N, C, 1]
+        """`out = A x`; gives their product."""
         total = self.binomial(x)
         torch.mul(x.inner, self.md, out=out.inner)
         out.inner.addcmul_(total, self.m12, value=-1)
+        return self._dot(x, out)
+
+    def judge(self, z: Vector) -> tuple[Tensor, Tensor]:  # [N, C, 1], [N]
+        """The product of r and z, and the largest number of z."""
+        product = self._dot(self.r, z)
+        return product, torch.abs(z.flat, out=self.sums[0]).flatten(1).amax(1)
+
+    def _dot(self, a: Vector, b: Vector) -> Tensor:
+        return torch.mul(a.flat, b.flat, out=self.sums[0]).sum(-1, keepdim=True)
 
     def exact_residual(self, x: Vector) -> Tensor:
         """`-A x` in double precision.
@@ -144,8 +158,10 @@ class Level:
         torch.mul(self.binomial(self.other), self.spread[1], out=self.e.inner)
         self.e.inner.addcmul_(self.r.inner, self.straight)
 
-    def smooth_last(self) -> None:
-        """Two more steps of `e`, in the opposite order."""
+    def smooth_last(self, coarse: Vector | None = None) -> None:
+        """Take the coarse grid's correction, then two more steps of `e` in the opposite order."""
+        if coarse is not None:
+            self.prolong(coarse)
         self._step(self.e, self.other, 1)
         self._step(self.other, self.e, 0)
 
@@ -190,10 +206,11 @@ class Multigrid:
         """Buffers for images like these `[N, C, H, W]`."""
         images, channels = like.shape[:2]
         inside = torch.ones(like.shape[2:], dtype=torch.bool, device=like.device)
-        self.levels = [Level(inside, images, channels, like.dtype)]
+        kind = _kind_of_level(like)
+        self.levels = [kind(inside, images, channels, like.dtype)]
         while inside.numel() > _DENSE:
-            inside = _coarser(inside)
-            self.levels.append(Level(inside, images, channels, like.dtype))
+            inside = inside[0::2, 0::2]  # a coarse cell lies inside if its first pixel does
+            self.levels.append(kind(inside, images, channels, like.dtype))
         fine = self.levels[0]
         self.x, self.p, self.ap = fine.vector(), fine.vector(), fine.vector()
 
@@ -210,30 +227,25 @@ class Multigrid:
         r.inner.copy_(fine.exact_residual(x))
         z = self._cycle()
         p.flat.copy_(z.flat)
-        rz = self._dot(r, z)
-        iterations = 0
-        while True:
-            # z estimates the error, where r would be the residual.
-            done = running & (self._largest(z) <= tol / 2)
+        rz, error = fine.judge(z)  # z estimates the error, where r would be the residual
+        for _ in range(_MOST_ITERATIONS):
+            done = running & (error <= tol / 2)
             running = running & ~done
             if bool(done.any()):
                 x.flat.addcmul_(z.flat, done[:, None, None].to(z.flat))
                 if not bool(running.any()):
                     return torch.where(keep[:, None], images, x.grid)
-            iterations += 1
-            if iterations > _MOST_ITERATIONS:
-                raise RuntimeError(
-                    f"The imputation did not reach a tolerance of {tol} in {_MOST_ITERATIONS} "
-                    f"iterations; raise `tol`."
-                )
-            fine.apply(p, ap)
-            step = rz / self._dot(p, ap).clamp(min=self._tiny) * running[:, None, None]
+            step = rz / fine.apply(p, ap).clamp(min=self._tiny) * running[:, None, None]
             x.flat.addcmul_(p.flat, step)
             r.flat.addcmul_(ap.flat, step, value=-1)
             z = self._cycle()
-            again = self._dot(r, z)
+            again, error = fine.judge(z)
             torch.addcmul(z.flat, p.flat, again / rz.clamp(min=self._tiny), out=p.flat)
             rz = again
+        raise RuntimeError(
+            f"The imputation did not reach a tolerance of {tol} in {_MOST_ITERATIONS} "
+            f"iterations; raise `tol`."
+        )
 
     def _mask(self, unknown: Tensor) -> None:
         """Masks of all grids."""
@@ -277,19 +289,23 @@ class Multigrid:
         level.smooth_first()
         if at + 1 < self.depth:
             level.restrict(self.levels[at + 1])
-            level.prolong(self._cycle(at + 1))
-        level.smooth_last()
+            level.smooth_last(self._cycle(at + 1))
+        else:
+            level.smooth_last()
         return level.e
-
-    def _dot(self, a: Vector, b: Vector) -> Tensor:  # [N, C, 1]
-        return torch.mul(a.flat, b.flat, out=self.levels[0].sums[0]).sum(-1, keepdim=True)
-
-    def _largest(self, z: Vector) -> Tensor:  # [N]
-        return torch.abs(z.flat, out=self.levels[0].sums[0]).flatten(1).amax(1)
 
     @functools.cached_property
     def _tiny(self) -> float:
         return float(torch.finfo(self.x.flat.dtype).tiny)
+
+
+def _kind_of_level(like: Tensor) -> type[Level]:
+    """On a GPU each step is one kernel, where its compiler is there."""
+    if like.is_cuda and like.dtype == torch.float32 and importlib.util.find_spec("triton"):
+        from assay.removal.fused import FusedLevel
+
+        return FusedLevel
+    return Level
 
 
 def _binomial(flat: Tensor, stride: int) -> Tensor:
@@ -304,7 +320,3 @@ def _four(x: Vector, half: Tensor | None = None, cell: Tensor | None = None) -> 
     """Sums over the up to four pixels of each coarse cell, rows first: they lie side by side."""
     rows = torch.add(x.even_rows, x.odd_rows, out=half)
     return torch.add(rows[..., 0:-1:2], rows[..., 1::2], out=cell)
-
-
-def _coarser(inside: Tensor) -> Tensor:  # [h, w]
-    return inside[0::2, 0::2]  # a coarse cell lies inside if its first pixel does
