@@ -11,7 +11,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,32 +207,39 @@ def _row(
     }
 
 
+def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Every protocol and method that is asked for."""
+
+    def chosen(kind: str, items: list[Any]) -> list[Choice]:
+        choices = [choose_one(kind, item) for item in items]
+        return [c for c in choices if not given.only or c.plugin.name in given.only.split(",")]
+
+    with setting.model.evaluating(), torch.no_grad():
+        prepare_network(setting.model, setting.batch.inputs[:1])  # finds the layer of CAMs
+        noise = setting.batch.draw("benchmark", setting.batch.map_shape)
+        blobs = attribute(setting.model, setting.batch, choose_one("method", "gradcam"))
+        for choice in chosen("protocol", PROTOCOLS):
+            yield bench_protocol(setting, choice, given.rounds, setting.protocol_goal, noise)
+        for choice in chosen("protocol", IMPUTING):
+            for maps, name in ((noise, "noise"), (blobs, "Grad-CAM")):
+                row = bench_protocol(setting, choice, given.rounds, setting.imputing_goal, maps)
+                yield {**row, "what": f"{row['what']}, {name} maps"}
+        for choice in chosen("method", METHODS):
+            yield bench_method(setting, choice, given.rounds)
+
+
 def main() -> None:
     """Measure everything and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", help="names of methods and protocols, or `imputation`")
     given = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
-    rows = []
-    for setting in settings():
-        with setting.model.evaluating(), torch.no_grad():
-            noise = setting.batch.draw("benchmark", setting.batch.map_shape)
-            blobs = attribute(setting.model, setting.batch, choose_one("method", "gradcam"))
-            for items, goal in (
-                (PROTOCOLS, setting.protocol_goal),
-                (IMPUTING, setting.imputing_goal),
-            ):
-                for item in items:
-                    choice = choose_one("protocol", item)
-                    rows.append(bench_protocol(setting, choice, given.rounds, goal, noise))
-                    if items is IMPUTING:
-                        row = bench_protocol(setting, choice, given.rounds, goal, blobs)
-                        rows.append({**row, "what": f"{row['what']}, Grad-CAM maps"})
-            for item in METHODS:
-                rows.append(bench_method(setting, choose_one("method", item), given.rounds))
-    solver = [row for size in (224, 32) for row in imputation.measure(size)]
+    rows = [row for setting in settings() for row in bench_setting(setting, given)]
+    wanted = "imputation" in (given.only or "imputation")
+    solver = [row for size in (224, 32) for row in imputation.measure(size)] if wanted else []
     if given.json:
         print(json.dumps({"passes": rows, "imputation": solver}, indent=1))
         return
@@ -246,7 +253,8 @@ def main() -> None:
         "goal",
         "plain over floor",
     ):
-        table.add_column(column, justify="left" if column in ("setting", "what") else "right")
+        left = column in ("setting", "what")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column == "what")
     for row in rows:
         met = row["over_floor"] <= row["goal"]
         table.add_row(
@@ -256,7 +264,8 @@ def main() -> None:
         )  # fmt: skip
     console = Console(width=110)
     console.print(table)
-    console.print(imputation.table(solver))
+    if solver:
+        console.print(imputation.table(solver))
 
 
 if __name__ == "__main__":
