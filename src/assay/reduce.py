@@ -68,11 +68,14 @@ class Reduction:
             bootstrap gives weights, and every decision is taken anew for each of them.
         each: `(curves, x, **options) -> [n]`, every sample's part: their mean is the number.
         options: The names of the protocol's options that they take.
+        variations: From these options to others, by name, under which the number is always shown
+            too: what a reader must know to judge how much a choice decides.
     """
 
     value: Callable[..., Array]
     each: Callable[..., Array]
     options: tuple[str, ...]
+    variations: Callable[[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]] = lambda options: {}
 
 
 # Accuracy up to this much above that of empty images is chance, not features found.
@@ -202,6 +205,18 @@ def _mass_shares(mass: Array, step: int, variant: str) -> tuple[Array, Array]:
     return np.where(some, total / scale, 0.0), np.where(some[:, None], new / scale[:, None], 0.0)
 
 
+def _soundness_variations(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Half and twice the threshold, and every level on its own."""
+    scaled = {
+        f"epsilon {options['epsilon'] * factor:g}": {"epsilon": options["epsilon"] * factor}
+        for factor in (0.5, 1, 2)
+    }
+    levels = {f"at {level:.0%}": {"levels": (level,)} for level in options["levels"]}
+    return {name: {**options, **other} for name, other in {**scaled, **levels}.items()}
+
+
 REDUCTIONS = {
-    "soundness": Reduction(soundness, soundness_each, ("epsilon", "levels", "variant")),
+    "soundness": Reduction(
+        soundness, soundness_each, ("epsilon", "levels", "variant"), _soundness_variations
+    ),
 }

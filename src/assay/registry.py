@@ -227,6 +227,7 @@ class Protocol(Plugin):
     metric: str = "value"
     reduce: str = "mean"  # how samples become a number: the mean, or a name in `assay.reduce`
     judges: Literal["sample", "set"] = "sample"  # set: a score depends on who is scored beside it
+    axis: str = "share of the units removed"  # what its curves are drawn over
     intervenes: Intervenes | None = None
 
 

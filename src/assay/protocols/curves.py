@@ -259,6 +259,7 @@ def deletion(
     range=(0, 1),
     uses="order",
     sign_sensitive=True,
+    axis="share of the units inserted",
     metric="area",
     family="curves",
     cite="petsiuk2018",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,44 @@ class Outcome:
         ]
         value: Floats = np.mean(found, axis=0)
         return value
+
+
+@dataclass(frozen=True)
+class Variation:
+    """One protocol's numbers under other options: a row per method, a column per variation."""
+
+    protocol: str
+    names: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[float]]]
+
+
+def variations(
+    outcomes: Mapping[Key, Outcome], where: tuple[str, ...], methods: Sequence[str]
+) -> Iterator[Variation]:
+    """Give the numbers of whole sets under the options they are always shown with.
+
+    Args:
+        outcomes: The outcomes of a run.
+        where: Dataset, model and checkpoint.
+        methods: The methods, in the order of their rows.
+
+    Yields:
+        One table per protocol.
+    """
+    here = {key[3:]: outcome for key, outcome in outcomes.items() if key[:3] == where}
+    for protocol in dict.fromkeys(name for name, _ in here):
+        rows, names = [], []
+        for method in methods:
+            outcome = here.get((protocol, method))
+            if outcome is not None:
+                varied = outcome.reduction.variations(outcome.options)
+                names = list(varied)
+                ones = np.ones((1, len(outcome.samples)))
+                changed = [replace(outcome, options=other) for other in varied.values()]
+                values = [float(c.values(c.samples, ones)[0]) for c in changed]
+                rows.append((method, values))
+        if names:
+            yield Variation(protocol, names, rows)
 
 
 def read_outcomes(

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from markupsafe import Markup, escape
 
 from assay.ranking.orders import FEWEST_GROUPS
+from assay.ranking.sets import Variation, variations
 from assay.report import board, facts, gallery, traces, verdict
 from assay.report.board import Board, Key
 
@@ -27,6 +28,7 @@ class Section:
     board: board.Board
     verdict: verdict.Verdict
     curves: tuple[traces.Panel, ...]
+    variations: tuple[Variation, ...]
     gallery: gallery.Gallery | None
 
     @property
@@ -105,7 +107,8 @@ def _sections(results: "Results") -> Iterator[Section]:
             verdict.setting(one, several),
             one,
             verdict.judge(one, manifest["methods"], _accuracy(manifest, one)),
-            traces.panels(curves.get(key, {}), lines, list(manifest["protocols"]), style),
+            traces.panels(curves.get(key, {}), lines, manifest["protocols"], style),
+            tuple(variations(results.outcomes, key, lines)),
             gallery.build(results.store, manifest, key, _tips(results, key), count, lines),
         )
 

@@ -84,7 +84,7 @@ def average(
 def panels(
     curves: Mapping[tuple[str, str], Mapping[str, Curve]],
     methods: Sequence[str],
-    protocols: Sequence[str],
+    protocols: Mapping[str, Mapping[str, Any]],
     style: Mapping[str, str],
 ) -> tuple[Panel, ...]:
     """One chart per different set of curves, in the suite's order of protocols."""
@@ -106,11 +106,8 @@ def panels(
         drawn = [charts.Line(m, style[m], *lines[m]) for m in present]
         drawn.sort(key=lambda line: not line.style.startswith("grey"))  # methods above controls
         unit = all(line.x.min() >= 0 and line.x.max() <= 1 for line in drawn)
-        chart = charts.curves(
-            drawn,
-            title=title,
-            xlabel="share of the units removed (insertion: inserted)" if unit else "x",
-        )
+        axes = dict.fromkeys(protocols.get(p, {}).get("axis", "share") for p in names)
+        chart = charts.curves(drawn, title=title, xlabel=", ".join(axes) if unit else "x")
         found.append(Panel(tuple(names), name, chart, present))
     return tuple(found)
 
