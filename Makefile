@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar docs lint clean
+.PHONY: demo test test-slow bench cifar value docs lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -23,6 +23,10 @@ bench: .venv/dev
 DATA ?= ../shared/data
 cifar: .venv/dev
 	$(BIN)/python -m benchmarks.cifar --data $(DATA)
+
+# Ten methods under ROAD, soundness and completeness on 1000 images.
+value: .venv/dev
+	$(BIN)/python -m benchmarks.value --data $(DATA)
 
 docs: .venv/dev
 	$(BIN)/mkdocs build --strict

@@ -18,7 +18,7 @@ def choose_micro_batch(example: Tensor) -> int:
     """Rows per call: small enough for caches on a CPU, large enough to fill a GPU."""
     numbers = math.prod(example.shape[1:])
     if example.device.type == "cuda":
-        return int(min(256, max(8, 2 ** round(math.log2(2**25 / numbers)))))
+        return int(min(1024, max(8, 2 ** round(math.log2(2**25 / numbers)))))
     return int(min(32, max(4, 2 ** round(math.log2(4 * 3 * 224 * 224 / numbers)))))
 
 
