@@ -87,7 +87,8 @@ def main() -> None:
     torch.set_num_threads(1)
     published = published_seconds(given.limit, len(METHODS))
     text = (
-        f"{given.limit} images, {len(METHODS)} methods, {given.workers} processes: {took / 60:.1f} minutes. The published code would take about "
+        f"{given.limit} images, {len(METHODS)} methods, {given.workers} processes: "
+        f"{took / 60:.1f} minutes. The published code would take about "
         f"{published / 60 / given.workers:.0f} minutes on as many cores, explaining not counted.\n"
     )
     text = f"{table(results)}\n\n{text}"
