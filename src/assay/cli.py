@@ -312,6 +312,7 @@ def claims(
     seed: Annotated[int | None, typer.Option(help="Of everything random; else 0.")] = None,
     device: DeviceOption = None,
     workers: WorkersOption = 1,
+    micro_batch: BatchOption = None,
     dry_run: DryOption = False,
 ) -> None:
     """What the literature claims, and what came out when it was tried."""
@@ -321,7 +322,10 @@ def claims(
         return print_rows(console, rows_of(paper), as_json)
     if paper is not None:
         raise InputError("Expected `--paper` or `--run`, not both: the claim says its paper.")
-    how = {"n": n, "trials": trials, "seed": seed, "device": device, "workers": workers}
+    how = {
+        "n": n, "trials": trials, "seed": seed, "device": device, "workers": workers,
+        "micro_batch": micro_batch,
+    }  # fmt: skip
     run_claims(console, run_id, data, out, dry_run=dry_run, as_json=as_json, **how)
 
 

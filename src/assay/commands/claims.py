@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -25,11 +26,16 @@ def print_rows(console: Console, rows: list[Row], as_json: bool) -> None:
     if as_json:
         print(json.dumps(shown, indent=1, ensure_ascii=False))
         return
-    table = Table(title="Claims of the literature")
+    table = Table(title="Claims of the literature", box=SIMPLE, padding=(0, 1, 0, 0))
     for column in COLUMNS[:-1]:
         right = column in ("value", "low", "high", "n")
+        widths = {"statement": 24, "verdict": 12}
         table.add_column(
-            column, justify="right" if right else "left", no_wrap=right, overflow="fold"
+            column,
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="fold",
+            min_width=widths.get(column),
         )
     for row in shown:
         table.add_row(*(escape(_cell(row[column])) for column in COLUMNS[:-1]))
@@ -65,7 +71,7 @@ def run_claims(
         out: The folder of the runs and the results; what is there already is kept.
         dry_run: Only count forward passes.
         as_json: Print rows for programs.
-        **how: `n`, `seed`, `device`, `workers`, `steps`, `trials` of the study.
+        **how: Fields of the study: `n`, `trials`, `seed`, `device`, `workers`, `micro_batch`.
     """
     from assay.studies.setting import Study, run_study
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from assay.errors import InputError
+from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.resampling import Floats, resample_counts
 
 Direction = Literal["above", "below", "within", "outside"]
@@ -194,6 +195,7 @@ def make_row(
         shown = effects[int(np.argmin(holds) if p_holds <= p_fails else np.argmax(fails))]
     low, high = shown.interval()
     listed = "; ".join(str(e) for e in effects) if len(effects) > 1 else ""
+    few = f"Fewer than the {claim.n:,} wanted" if shown.n < claim.n else ""
     return Row(
         id=f"{claim.id}@{where}" if where else claim.id,
         claim=claim.id,
@@ -206,7 +208,7 @@ def make_row(
         n=shown.n,
         verdict=UNDECIDED,
         note=" ".join(
-            f"{text}." for text in (f"{shown.name}, {_where(shown)}", listed, note) if text
+            f"{text}." for text in (f"{shown.name}, {_where(shown)}", listed, note, few) if text
         ),
         p_holds=p_holds,
         p_fails=p_fails,
@@ -260,22 +262,25 @@ def judge(rows: Sequence[Row]) -> list[Row]:
 
 def _judged(row: Row, adjusted: float, family: int) -> Row:
     holds = (row.p_holds or 0.0) <= (row.p_fails or 0.0)
-    if adjusted <= ALPHA:
+    if adjusted <= ALPHA and (row.n or 0) >= FEWEST_GROUPS:
         failed = NOT_CARRIED if row.setting == "stand-in" else FAILS
         return replace(row, verdict=HOLDS if holds else failed, remedy="")
     alone = min(row.p_holds or 0.0, row.p_fails or 0.0) <= ALPHA
     why = "Decided alone, but not among all claims of the paper. " if alone else ""
+    if (row.n or 0) < FEWEST_GROUPS:
+        why = f"Nothing is decided by fewer than {FEWEST_GROUPS} units. "
     return replace(row, verdict=UNDECIDED, remedy=f"{why}{_needed(row, family)}")
 
 
 def _needed(row: Row, family: int) -> str:
     """How many units would decide it, if the numbers stay what they are."""
     ratios = [r for r in (row.needed or {}).values() if r > 0]
-    if not ratios or not row.n or any(math.isinf(r) for r in ratios):
+    if not row.n or any(math.isinf(r) for r in ratios):
         return "No number of units would decide it: the effect lies on the margin."
     quantile = _quantile(ALPHA / family, row.n)
-    needed = math.ceil(row.n * (quantile * max(ratios)) ** 2)
-    return f"About n = {max(needed, row.n + 1):,} would decide it."
+    needed = math.ceil(row.n * (quantile * max(ratios, default=0.0)) ** 2)
+    needed = max(needed, row.n + 1, FEWEST_GROUPS)
+    return f"About n = {needed:,} would decide it."
 
 
 def _distance(effect: Effect) -> float:
@@ -307,5 +312,5 @@ def open_row(claim: Claim) -> Row:
         paper=claim.paper,
         statement=claim.statement,
         verdict=NOT_RUN if claim.testable else NOT_TESTABLE,
-        note=claim.reason,
+        note=claim.reason or f"`assay claims --run {claim.id}` runs it.",
     )

@@ -36,6 +36,7 @@ class Study:
         resamples: Resamples of a bootstrap.
         device: Where the networks run.
         workers: Processes.
+        micro_batch: Inputs per call of a network; chosen by default.
         setting: What dataset and networks are to the paper's own.
     """
 
@@ -49,6 +50,7 @@ class Study:
     resamples: int = 2000
     device: str | None = None
     workers: int = 1
+    micro_batch: int | None = None
     setting: Setting = "stand-in"
     _read: dict[str, Reading] = field(default_factory=dict, repr=False, compare=False)
 
@@ -115,7 +117,14 @@ class Study:
         name = f"{part}-{model}"
         if name not in self._read:
             folder = self.out / name
-            results = run(suite, folder, workers=self.workers, device=self.device)
+            results = run(
+                suite,
+                folder,
+                workers=self.workers,
+                device=self.device,
+                micro_batch=self.micro_batch,
+                keep_maps=False,
+            )
             self._read[name] = Reading(results)
         return self._read[name]
 
@@ -152,6 +161,7 @@ def forecasts(name: str, study: Study) -> dict[str, Forecast]:
                 study.out / f"{part}-{model}",
                 workers=study.workers,
                 device=study.device,
+                micro_batch=study.micro_batch,
                 time_it=False,
             )
     return found
@@ -163,7 +173,7 @@ def main(paper: str) -> None:
     parser.add_argument("claims", nargs="*", default=[paper], help=f"e.g. {paper}.12; else all")
     parser.add_argument("--data", type=Path, help="the folder that holds cifar10/ and weights/")
     parser.add_argument("--out", type=Path, required=True, help="runs and results; continued")
-    for name in ("n", "trials", "seed", "steps", "resamples", "workers"):
+    for name in ("n", "trials", "seed", "steps", "resamples", "workers", "micro-batch"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--device", help="e.g. cuda")
     parser.add_argument("--dry-run", action="store_true", help="only count forward passes")
