@@ -26,10 +26,12 @@ def print_rows(console: Console, rows: list[Row], as_json: bool) -> None:
     if as_json:
         print(json.dumps(shown, indent=1, ensure_ascii=False))
         return
-    table = Table(title="Claims of the literature", box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(
+        title="Claims of the literature", box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False
+    )
     for column in COLUMNS[:-1]:
         right = column in ("value", "low", "high", "n")
-        widths = {"statement": 24, "verdict": 12}
+        widths = {"statement": 9, "verdict": 9}
         table.add_column(
             column,
             justify="right" if right else "left",
@@ -49,7 +51,7 @@ def print_rows(console: Console, rows: list[Row], as_json: bool) -> None:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.3g}" if isinstance(value, float) else f"{value}"
+    return f"{value:.3f}" if isinstance(value, float) else f"{value}"
 
 
 def run_claims(
