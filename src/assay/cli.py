@@ -1,4 +1,4 @@
-"""The command line: run, demo, explain, list, report, doctor, new."""
+"""The command line: run, demo, explain, list, report, claims, doctor, new."""
 
 import json
 from pathlib import Path
@@ -294,6 +294,39 @@ def report(
     from assay.results import load
 
     console.print(f"The page: {load(folder).report(output)}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def claims(
+    paper: Annotated[str | None, typer.Option(help="Only one paper's: soco.")] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run", help="Run a claim, soco.12, or all of a paper, soco.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="For --run: the folder with cifar10/ and weights/.")
+    ] = None,
+    out: OutOption = Path("assay-claims"),
+    n: Annotated[int | None, typer.Option(min=2, help="Images; else 5000.")] = None,
+    trials: Annotated[int | None, typer.Option(min=2, help="Synthetic draws; else 20.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of everything random; else 0.")] = None,
+    device: DeviceOption = None,
+    workers: WorkersOption = 1,
+    micro_batch: BatchOption = None,
+    dry_run: DryOption = False,
+) -> None:
+    """What the literature claims, and what came out when it was tried."""
+    from assay.commands.claims import print_rows, rows_of, run_claims
+
+    if run_id is None:
+        return print_rows(console, rows_of(paper), as_json)
+    if paper is not None:
+        raise InputError("Expected `--paper` or `--run`, not both: the claim says its paper.")
+    how = {
+        "n": n, "trials": trials, "seed": seed, "device": device, "workers": workers,
+        "micro_batch": micro_batch,
+    }  # fmt: skip
+    run_claims(console, run_id, data, out, dry_run=dry_run, as_json=as_json, **how)
 
 
 @app.command()

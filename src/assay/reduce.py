@@ -144,16 +144,28 @@ def soundness_each(
 
 
 def soundness_curve(
-    curves: Mapping[str, Array], x: Array, *, epsilon: float = 1.0, variant: str = "slope"
-) -> tuple[Array, Array]:  # [K - 1], [K - 1]
-    """Accuracy and soundness along the sweep, in its order: accuracy need not rise throughout."""
-    accuracy = np.asarray(curves["correct"], np.float64).mean(0)
-    false = _false_steps(accuracy[None], x, epsilon, variant)[0]
+    curves: Mapping[str, Array],
+    x: Array,
+    weights: Array | None = None,
+    *,
+    epsilon: float = 1.0,
+    variant: str = "slope",
+) -> tuple[Array, Array]:  # [K - 1], [K - 1]; with weights each [b, K - 1]
+    """Accuracy and soundness along the sweep, in its order: accuracy need not rise throughout.
+
+    With `weights` `[b, n]`, those of each weighted set.
+    """
+    counts = np.ones((1, len(curves["mass"]))) if weights is None else np.asarray(weights, float)
+    counts = counts / counts.sum(1, keepdims=True)
+    accuracy = counts @ curves["correct"]  # [b, K]
+    false = _false_steps(accuracy, x, epsilon, variant)
     found = []
     for step in range(1, len(x)):
         whole, share = _mass_shares(curves["mass"], step, variant)
-        found.append((whole - share @ false[: share.shape[1]]).mean())
-    return accuracy[1:], np.array(found)
+        lost = ((counts @ share) * false[:, : share.shape[1]]).sum(1)
+        found.append(counts @ whole - lost)
+    sound = np.stack(found, 1)
+    return (accuracy[0, 1:], sound[0]) if weights is None else (accuracy[:, 1:], sound)
 
 
 def at_level(accuracy: Array, values: Array, level: float) -> float:

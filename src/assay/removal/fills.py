@@ -67,6 +67,13 @@ def uniform(batch: Batch, *, low: float = -1.0, high: float = 1.0) -> Tensor:
     return low + (high - low) * batch.draw("uniform fill", batch.inputs.shape[1:])
 
 
+@fill("normal", title="Normal noise")
+def normal(batch: Batch) -> Tensor:
+    """Standard normal noise in the model's input space, one fixed field per sample."""
+    _numbers(batch, "normal")
+    return batch.draw("normal fill", batch.inputs.shape[1:], normal=True)
+
+
 @fill("blur", title="Gaussian blur")
 def blur(batch: Batch, *, sigma: Annotated[float, Field(gt=0)] = 10.0) -> Tensor:
     """The image itself, blurred; sigma in pixels, borders repeated."""

@@ -1,0 +1,316 @@
+"""What a claim states before it is run, and how numbers become a verdict. Imports no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from assay.errors import InputError
+from assay.ranking.orders import FEWEST_GROUPS
+from assay.ranking.resampling import Floats, resample_counts
+
+Direction = Literal["above", "below", "within", "outside"]
+Setting = Literal["exact", "scaled", "stand-in"]
+
+# What the verdict of a claim may be.
+HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
+NOT_CARRIED = "does not carry over"  # a failure on a stand-in
+NOT_TESTABLE, NOT_RUN = "not testable here", "not run yet"
+
+ALPHA = 0.05  # of all claims of one paper together, by Holm; two-sided
+
+COLUMNS = (
+    "id", "paper", "statement", "setting", "value", "low", "high", "n", "verdict", "note",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is said and what would show it, stated before anything is run.
+
+    Attributes:
+        id: Paper and number, `soco.12`.
+        paper: The key of the paper.
+        statement: The claim in one sentence.
+        statistic: The number that decides.
+        direction: Where it must lie to hold: `above` or `below` the margin, `within` it on both
+            sides of zero, or `outside` of that.
+        margin: The smallest effect that counts.
+        unit: What is replicated: image, trial, network.
+        n: How many of them are wanted.
+        parts: Where a claim says several things, whether `all` of them are needed or `any` will do.
+        reason: Why it was not run, or cannot be decided here.
+        testable: Whether it can be decided here.
+    """
+
+    id: str
+    paper: str
+    statement: str
+    statistic: str = ""
+    direction: Direction = "above"
+    margin: float = 0.0
+    unit: str = "image"
+    n: int = 2000
+    parts: Literal["all", "any"] = "all"
+    reason: str = ""
+    testable: bool = True
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One measured number of a claim.
+
+    Attributes:
+        name: What it is the number of.
+        value: The number.
+        error: Its standard error; 0 where it is exact.
+        n: How many units it rests on.
+        direction: Where it must lie, if not where the claim says.
+        margin: The smallest effect that counts, if not the claim's.
+    """
+
+    name: str
+    value: float
+    error: float
+    n: int
+    direction: Direction | None = None
+    margin: float | None = None
+
+    def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
+        """The interval by Student's distribution, of level 1 - alpha."""
+        half = _quantile(alpha, self.n) * self.error
+        return self.value - half, self.value + half
+
+    def __str__(self) -> str:
+        """The number with its interval, short."""
+        low, high = self.interval()
+        return f"{self.name} {self.value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim in one setting, with what was found there.
+
+    Attributes:
+        id: The claim's id, with `@setting` where there are several rows of one claim.
+        claim: The claim's id.
+        paper: The key of the paper.
+        statement: The claim in one sentence.
+        setting: `exact`, `scaled` or `stand-in`; empty where nothing was run.
+        value: The number that decides: of several parts, the one that decides least.
+        low: The lower end of its 95 % interval.
+        high: The upper end.
+        n: How many units it rests on.
+        verdict: What follows.
+        note: What a reader must know beside it.
+        p_holds: Two-sided p-value against the claim's contrary.
+        p_fails: Two-sided p-value against the claim.
+        needed: Standard errors for each distance from the margin, by part.
+        remedy: What would decide it, where it is undecided; part of the note that is shown.
+    """
+
+    id: str
+    claim: str
+    paper: str
+    statement: str
+    setting: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    verdict: str = NOT_RUN
+    note: str = ""
+    p_holds: float | None = None
+    p_fails: float | None = None
+    needed: dict[str, float] | None = None
+    remedy: str = ""
+
+    def shown(self) -> dict[str, Any]:
+        """The columns of the table."""
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        return {**columns, "note": f"{self.note} {self.remedy}".strip()}
+
+
+def bootstrap(
+    names: Sequence[str],
+    statistic: Callable[[Floats], Floats],
+    n: int,
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> list[Effect]:
+    """Numbers of a whole set with their bootstrap errors; every decision is taken anew.
+
+    Args:
+        names: What the numbers are.
+        statistic: From weights of samples `[b, n]` to the numbers `[b, m]`.
+        n: The number of samples.
+        resamples: Number of resamples of the samples.
+        seed: Seed of the resamples.
+    """
+    if n < 2:
+        raise InputError(f"Expected at least 2 samples to resample, got {n}. Raise `n`.")
+    values = statistic(np.ones((1, n)))[0]
+    drawn = [statistic(counts) for counts in resample_counts(n, resamples, seed, columns=n)]
+    errors = np.concatenate(drawn).std(axis=0) * math.sqrt(n / (n - 1))
+    return [
+        Effect(name, float(value), float(error), n)
+        for name, value, error in zip(names, values, errors, strict=True)
+    ]
+
+
+def replicates(name: str, values: Sequence[float]) -> Effect:
+    """The mean of independent replicates with its standard error."""
+    found = np.asarray(values, dtype=float)
+    if len(found) < 2:
+        raise InputError(f"Expected at least 2 replicates of {name}, got {len(found)}.")
+    error = float(found.std(ddof=1) / math.sqrt(len(found)))
+    return Effect(name, float(found.mean()), error, len(found))
+
+
+def make_row(
+    claim: Claim, effects: Sequence[Effect], setting: Setting, where: str = "", note: str = ""
+) -> Row:
+    """A row without its verdict, which depends on the paper's other claims: see `judge`."""
+    effects = [
+        replace(
+            e,
+            direction=e.direction or claim.direction,
+            margin=claim.margin if e.margin is None else e.margin,
+        )
+        for e in effects
+    ]
+    tested = [p_values(e) for e in effects]
+    holds, fails = ([t[i] for t in tested] for i in (0, 1))
+    if claim.parts == "all":  # it holds as its weakest part does, it fails if any part does
+        p_holds, p_fails = max(holds), min(1.0, len(fails) * min(fails))
+        shown = effects[int(np.argmin(fails) if p_fails <= p_holds else np.argmax(holds))]
+    else:
+        p_holds, p_fails = min(1.0, len(holds) * min(holds)), max(fails)
+        shown = effects[int(np.argmin(holds) if p_holds <= p_fails else np.argmax(fails))]
+    low, high = shown.interval()
+    listed = "; ".join(str(e) for e in effects) if len(effects) > 1 else ""
+    few = f"Fewer than the {claim.n:,} wanted" if shown.n < claim.n else ""
+    return Row(
+        id=f"{claim.id}@{where}" if where else claim.id,
+        claim=claim.id,
+        paper=claim.paper,
+        statement=claim.statement,
+        setting=setting,
+        value=shown.value,
+        low=low,
+        high=high,
+        n=shown.n,
+        verdict=UNDECIDED,
+        note=" ".join(
+            f"{text}." for text in (f"{shown.name}, {_where(shown)}", listed, note, few) if text
+        ),
+        p_holds=p_holds,
+        p_fails=p_fails,
+        needed={e.name: _distance(e) for e in effects},
+    )
+
+
+def p_values(effect: Effect) -> tuple[float, float]:
+    """Two-sided p-values: against the contrary of the claim, and against the claim itself.
+
+    Of 95 % intervals the first is at most 0.05 where the whole interval lies where the claim wants
+    it, the second where the whole interval lies elsewhere.
+    """
+    margin = effect.margin or 0.0
+    over, under = _tails(effect, margin)  # p of "it is not above the margin", "... not below"
+    if effect.direction == "above":
+        return over, under
+    if effect.direction == "below":
+        return under, over
+    over_low, under_low = _tails(effect, -margin)
+    within, outside = max(under, over_low), min(1.0, min(over, under_low))
+    return (within, outside) if effect.direction == "within" else (outside, within)
+
+
+def _tails(effect: Effect, margin: float) -> tuple[float, float]:
+    distance = effect.value - margin
+    if effect.error == 0:
+        return (0.0 if distance > 0 else 1.0), (0.0 if distance < 0 else 1.0)
+    t = distance / effect.error
+    above, below = stats.t.sf(t, effect.n - 1), stats.t.cdf(t, effect.n - 1)
+    return min(1.0, 2 * float(above)), min(1.0, 2 * float(below))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values: they keep the level of all tests together."""
+    order = np.argsort(p, kind="stable")
+    steps = [(len(p) - place) * p[i] for place, i in enumerate(order)]
+    adjusted = np.minimum(1.0, np.maximum.accumulate(steps)) if steps else np.array([])
+    found = np.empty(len(p))
+    found[order] = adjusted
+    return [float(value) for value in found]
+
+
+def judge(rows: Sequence[Row]) -> list[Row]:
+    """The verdicts of one paper's rows: what is decided must be so after Holm's correction."""
+    tested = [row for row in rows if row.p_holds is not None and row.p_fails is not None]
+    least = [min(row.p_holds or 0.0, row.p_fails or 0.0) for row in tested]
+    adjusted = dict(zip((row.id for row in tested), holm(least), strict=True))
+    return [_judged(r, adjusted[r.id], len(tested)) if r.id in adjusted else r for r in rows]
+
+
+def _judged(row: Row, adjusted: float, family: int) -> Row:
+    holds = (row.p_holds or 0.0) <= (row.p_fails or 0.0)
+    if adjusted <= ALPHA and (row.n or 0) >= FEWEST_GROUPS:
+        failed = NOT_CARRIED if row.setting == "stand-in" else FAILS
+        return replace(row, verdict=HOLDS if holds else failed, remedy="")
+    alone = min(row.p_holds or 0.0, row.p_fails or 0.0) <= ALPHA
+    why = "Decided alone, but not among all claims of the paper. " if alone else ""
+    if (row.n or 0) < FEWEST_GROUPS:
+        why = f"Nothing is decided by fewer than {FEWEST_GROUPS} units. "
+    return replace(row, verdict=UNDECIDED, remedy=f"{why}{_needed(row, family)}")
+
+
+def _needed(row: Row, family: int) -> str:
+    """How many units would decide it, if the numbers stay what they are."""
+    ratios = [r for r in (row.needed or {}).values() if r > 0]
+    if not row.n or any(math.isinf(r) for r in ratios):
+        return "No number of units would decide it: the effect lies on the margin."
+    quantile = _quantile(ALPHA / family, row.n)
+    needed = math.ceil(row.n * (quantile * max(ratios, default=0.0)) ** 2)
+    needed = max(needed, row.n + 1, FEWEST_GROUPS)
+    return f"About n = {needed:,} would decide it."
+
+
+def _distance(effect: Effect) -> float:
+    """Standard errors for each distance from the nearest margin."""
+    margin = effect.margin or 0.0
+    edges = [margin] if effect.direction in ("above", "below") else [margin, -margin]
+    nearest = min(abs(effect.value - edge) for edge in edges)
+    if effect.error == 0:
+        return 0.0
+    return effect.error / nearest if nearest > 0 else math.inf
+
+
+def _quantile(alpha: float, n: int) -> float:
+    return float(stats.t.isf(alpha / 2, n - 1))
+
+
+def _where(effect: Effect) -> str:
+    margin = f"{effect.margin or 0.0:g}"
+    words = {"above": "above {}", "below": "below {}", "within": "within ±{}"}
+    wanted = words.get(effect.direction or "above", "outside ±{}")
+    return f"wanted {wanted.format(margin)}"
+
+
+def open_row(claim: Claim) -> Row:
+    """The row of a claim that nobody has run, with the reason."""
+    return Row(
+        id=claim.id,
+        claim=claim.id,
+        paper=claim.paper,
+        statement=claim.statement,
+        verdict=NOT_RUN if claim.testable else NOT_TESTABLE,
+        note=claim.reason or f"`assay claims --run {claim.id}` runs it.",
+    )

@@ -1,0 +1,55 @@
+"""A method's maps changed on purpose, as a method: `assay.studies.modified:modified` in a suite.
+
+It has no name of its own among the methods, for it explains nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.methods import attribute
+from assay.registry import Method, Nested, Passes
+from assay.spec import choose_one
+from assay.studies import value
+from assay.types import Batch, Model
+
+ADDRESS = "assay.studies.modified:modified"
+
+
+def modified(
+    model: Model,
+    batch: Batch,
+    *,
+    of: Annotated[Any, Nested("method")] = "saliency",
+    scheme: Literal["original", "ranks", "constant", "random", "partial"] = "original",
+    way: Literal["remove", "introduce"] = "remove",
+) -> Tensor:
+    """A method's maps in [0, 1], as they are or changed by a scheme of `assay.studies.value`."""
+    maps = attribute(model, batch, choose_one("method", of))
+    scaled = value.unit_range(maps.double().cpu().numpy())  # [B, *map_shape]
+    scaled = scaled.astype(np.float32).astype(np.float64)  # what a map can hold
+    if scheme == "ranks":
+        changed = value.by_rank(scaled)
+    elif scheme == "original":
+        changed = scaled
+    else:
+        uniform = batch.draw(f"{way} at random", batch.map_shape).double().cpu().numpy()
+        changed = value.modify(scaled, scheme, way, uniform)
+    return torch.from_numpy(changed).to(batch.inputs.device, batch.dtype)
+
+
+def _needs(options: Mapping[str, Any]) -> set[str]:
+    choice = choose_one("method", options["of"])
+    return set(choice.plugin.required(choice.options))
+
+
+def _passes(options: Mapping[str, Any]) -> Passes:
+    return choose_one("method", options["of"]).passes
+
+
+vars(modified)["__assay__"] = Method(
+    "modified", modified, needs=_needs, passes=_passes, control="other", family="controls"
+)

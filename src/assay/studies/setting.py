@@ -1,0 +1,201 @@
+"""Where a claim is tried: networks, data, how many samples; and the one way to run it."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay import __version__
+from assay.errors import InputError, PrerequisiteError
+from assay.forecast import Forecast
+from assay.run import dry_run, run
+from assay.spec import Spec, make_suite
+from assay.studies.claims import Row, Setting
+from assay.studies.reading import Reading
+from assay.studies.shelf import chosen, module_of, parse, write
+
+CIFAR = ("cifar_resnet20", "cifar_resnet56")  # two depths of one kind of network
+
+
+@dataclass(frozen=True)
+class Study:
+    """The setting of a paper's claims.
+
+    Attributes:
+        dataset: The dataset as a suite writes it; None where only synthetic claims are run.
+        models: The networks as a suite writes them, by the name their rows get.
+        out: The folder of the runs; one that holds earlier runs is continued.
+        n: Samples of the dataset.
+        trials: Draws of synthetic data.
+        seed: The seed of everything random.
+        steps: Steps of integrated gradients.
+        resamples: Resamples of a bootstrap.
+        device: Where the networks run.
+        workers: Processes.
+        micro_batch: Inputs per call of a network; chosen by default.
+        setting: What dataset and networks are to the paper's own.
+    """
+
+    dataset: Any
+    models: Mapping[str, Any]
+    out: Path
+    n: int = 5000
+    trials: int = 20
+    seed: int = 0
+    steps: int = 50
+    resamples: int = 2000
+    device: str | None = None
+    workers: int = 1
+    micro_batch: int | None = None
+    setting: Setting = "stand-in"
+    _read: dict[str, Reading] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse sizes no interval can be made of."""
+        for name in ("n", "trials", "steps", "resamples"):
+            least = 1 if name == "steps" else 2
+            if getattr(self, name) < least:
+                raise InputError(
+                    f"Expected `{name}` to be at least {least}, got {getattr(self, name)}."
+                )
+
+    @classmethod
+    def cifar(cls, data: Path | None, out: Path, **how: Any) -> Study:
+        """ResNet-20 and ResNet-56 on the test images of CIFAR-10, where `data` has them.
+
+        Args:
+            data: A folder with `cifar10/cifar10_test_lossless.parquet` and
+                `weights/cifar10-resnet/cifar10_resnet20.safetensors`, `..56.safetensors`.
+            out: The folder of the runs.
+            **how: Other fields of a study; None is the default.
+        """
+        told = {name: value for name, value in how.items() if value is not None}
+        if data is None:
+            return cls(None, {}, out, **told)
+        images = data / "cifar10" / "cifar10_test_lossless.parquet"
+        weights = {
+            name: data / "weights" / "cifar10-resnet" / f"{name.replace('cifar_', 'cifar10_')}"
+            ".safetensors"
+            for name in CIFAR
+        }
+        for path in (images, *weights.values()):
+            if not path.is_file():
+                raise PrerequisiteError(
+                    f"There is no file `{path}`. Give with `--data` the folder that holds "
+                    f"`cifar10/` and `weights/`."
+                )
+        models = {name: {name: {"weights": str(path)}} for name, path in weights.items()}
+        return cls({"parquet": {"path": str(images)}}, models, out, **told)
+
+    def suite(self, model: str, methods: Sequence[Any], protocols: Sequence[Any]) -> Spec:
+        """The suite of one run."""
+        return make_suite(
+            {
+                "datasets": [self.dataset],
+                "models": [self.models[model]],
+                "methods": list(methods),
+                "protocols": list(protocols),
+                "seeds": [self.seed],
+                "limit": self.n,
+            }
+        )
+
+    def require_networks(self) -> None:
+        """Refuse a claim about networks where none is at hand."""
+        if self.dataset is None or not self.models:
+            raise PrerequisiteError(
+                "This claim needs networks and images. Give with `--data` the folder that holds "
+                "`cifar10/` and `weights/`."
+            )
+
+    def read(self, part: str, model: str, suite: Spec) -> Reading:
+        """The results of a part of the study; what of them is missing in its folder is run."""
+        name = f"{part}-{model}"
+        if name not in self._read:
+            folder = self.out / name
+            results = run(
+                suite,
+                folder,
+                workers=self.workers,
+                device=self.device,
+                micro_batch=self.micro_batch,
+                keep_maps=False,
+            )
+            self._read[name] = Reading(results)
+        return self._read[name]
+
+
+def run_study(name: str, study: Study) -> tuple[list[Row], Path]:
+    """Run `soco` or `soco.12`, write the results, and give the rows of these claims.
+
+    The results are written after every claim: what is stopped is not lost.
+    """
+    paper, claims = chosen(name)
+    tests = module_of(paper).TESTS
+    able = [claim for claim in claims if claim.id in tests]
+    if not able:
+        raise PrerequisiteError(f"The claim `{name}` cannot be run yet. {claims[0].reason}")
+    about = {"assay": __version__, "python": platform.python_version(), "seed": study.seed}
+    path = study.out / f"{paper}.json"
+    for claim in able:
+        path = write(paper, tests[claim.id](claim, study), study.out, about)
+    wanted = {claim.id for claim in able}
+    written = parse(path.read_text(encoding="utf-8"), str(path))
+    return [row for row in written if row.claim in wanted], path
+
+
+def forecasts(name: str, study: Study) -> dict[str, Forecast]:
+    """What the runs of `soco` or `soco.12` would cost, by their folders."""
+    study.require_networks()
+    paper, claims = chosen(name)
+    parts = module_of(paper).parts_of([claim.id for claim in claims])
+    found = {}
+    for part, suite_of in parts.items():
+        for model in study.models:
+            found[f"{part}-{model}"] = dry_run(
+                suite_of(study, model),
+                study.out / f"{part}-{model}",
+                workers=study.workers,
+                device=study.device,
+                micro_batch=study.micro_batch,
+                time_it=False,
+            )
+    return found
+
+
+def main(paper: str) -> None:
+    """The command `python -m assay.studies.PAPER`: run all its claims, or those named."""
+    parser = argparse.ArgumentParser(description=f"Run the claims of {paper}.")
+    parser.add_argument("claims", nargs="*", default=[paper], help=f"e.g. {paper}.12; else all")
+    parser.add_argument("--data", type=Path, help="the folder that holds cifar10/ and weights/")
+    parser.add_argument("--out", type=Path, required=True, help="runs and results; continued")
+    for name in ("n", "trials", "seed", "steps", "resamples", "workers", "micro-batch"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--device", help="e.g. cuda")
+    parser.add_argument("--dry-run", action="store_true", help="only count forward passes")
+    told = vars(parser.parse_args())
+    names, dry = told.pop("claims"), told.pop("dry_run")
+    try:
+        study = Study.cifar(told.pop("data"), told.pop("out"), **told)
+        for name in names:
+            lines = _counted(name, study) if dry else _found(name, study)
+            print("\n".join(lines))
+    except (InputError, PrerequisiteError) as error:
+        parser.exit(2, f"assay: {error}\n")
+
+
+def _counted(name: str, study: Study) -> list[str]:
+    return [f"{run}: {found}" for run, found in forecasts(name, study).items()]
+
+
+def _found(name: str, study: Study) -> list[str]:
+    rows, path = run_study(name, study)
+    lines = [
+        f"{r.id}: {r.verdict} ({r.setting}, n {r.n}): {r.value:.3f} [{r.low:.3f}, {r.high:.3f}]"
+        for r in rows
+    ]
+    return [*lines, f"The results: {path}"]

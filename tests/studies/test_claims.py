@@ -1,0 +1,214 @@
+"""From numbers to verdicts, and the table of published claims."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from assay.errors import InputError
+from assay.studies import claims as c
+from assay.studies.shelf import claims_of, complete, parse, published, write
+
+CLAIM = c.Claim("soco.12", "soco", "Something rises", margin=0.1, n=100)
+
+
+def verdict(effects, claim=CLAIM, setting="exact"):
+    (row,) = c.judge([c.make_row(claim, effects, setting)])
+    return row
+
+
+def effect(value, error=0.01, n=100, **facts):
+    return c.Effect("it", value, error, n, **facts)
+
+
+# --- one claim ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("direction", "value", "expected"),
+    [
+        ("above", 0.2, "holds"), ("above", 0.0, "fails"), ("above", -0.3, "fails"),
+        ("above", 0.11, "undecided"), ("below", 0.0, "holds"), ("below", 0.2, "fails"),
+        ("within", 0.0, "holds"), ("within", 0.2, "fails"), ("within", -0.2, "fails"),
+        ("within", 0.1, "undecided"), ("outside", -0.2, "holds"), ("outside", 0.2, "holds"),
+        ("outside", 0.0, "fails"), ("outside", -0.09, "undecided"),
+    ],
+)  # fmt: skip
+def test_the_whole_interval_decides(direction, value, expected):
+    row = verdict([effect(value)], replace(CLAIM, direction=direction))
+    assert row.verdict == expected
+    inside = {
+        "above": row.low > 0.1, "below": row.high < 0.1, "within": row.low > -0.1 < row.high < 0.1,
+        "outside": row.low > 0.1 or row.high < -0.1,
+    }[direction]  # fmt: skip
+    assert inside == (expected == "holds")
+    assert ("would decide" in row.remedy) == (expected == "undecided")
+
+
+def test_a_failure_on_a_stand_in_does_not_carry_over():
+    assert verdict([effect(0.0)], setting="stand-in").verdict == "does not carry over"
+    assert verdict([effect(0.2)], setting="stand-in").verdict == "holds"
+    assert verdict([effect(0.11)], setting="stand-in").verdict == "undecided"
+
+
+def test_the_stated_number_would_decide():
+    row = verdict([effect(0.11, error=0.01, n=100)])
+    needed = int(row.remedy.split("n = ")[1].split(" ")[0].replace(",", ""))
+    assert needed > 100
+    for n, expected in ((needed, "holds"), (int(needed * 0.9), "undecided")):
+        error = 0.01 * np.sqrt(100 / n)
+        assert verdict([effect(0.11, error, n)]).verdict == expected
+
+
+def test_an_exact_number_decides_without_error():
+    claim = replace(CLAIM, direction="within", margin=1e-9)
+    assert verdict([effect(0.0, error=0.0)], claim).verdict == "holds"
+    assert verdict([effect(1e-3, error=0.0)], claim).verdict == "fails"
+
+
+def test_few_units_decide_nothing():
+    row = verdict([effect(0.9, n=9)])
+    assert row.verdict == "undecided"
+    assert "fewer than 10 units" in row.remedy
+    assert "Fewer than the 100 wanted" in row.note
+
+
+def test_all_parts_are_needed_or_any():
+    strong, weak, none = effect(0.3), effect(0.101), effect(0.0)
+    assert verdict([strong, strong]).verdict == "holds"
+    row = verdict([strong, weak])
+    assert (row.verdict, row.value) == ("undecided", weak.value)
+    row = verdict([strong, weak, none])
+    assert (row.verdict, row.value) == ("fails", none.value)
+    either = replace(CLAIM, parts="any")
+    row = verdict([none, strong], either)
+    assert (row.verdict, row.value) == ("holds", strong.value)
+    assert verdict([none, none], either).verdict == "fails"
+    assert verdict([none, weak], either).verdict == "undecided"
+
+
+def test_parts_may_have_directions_of_their_own():
+    up, down = effect(0.3, direction="above"), effect(0.3, direction="below")
+    assert verdict([up, down]).verdict == "fails"
+    assert verdict([up, effect(0.0, direction="below")]).verdict == "holds"
+
+
+# --- p-values and their correction --------------------------------------------------------------
+
+
+def test_p_values_are_those_of_student():
+    values = np.random.default_rng(0).normal(0.15, 0.2, 30)
+    found = replace(c.replicates("it", values.tolist()), direction="above", margin=0.1)
+    expected = stats.ttest_1samp(values, 0.1)
+    assert c.p_values(found)[0] == pytest.approx(expected.pvalue)
+    assert found.interval() == pytest.approx(tuple(expected.confidence_interval(0.95)))
+
+
+def test_the_bootstrap_finds_the_error_of_a_mean():
+    values = np.random.default_rng(1).exponential(size=(400, 2))
+    found = c.bootstrap(["a", "b"], lambda w: w @ values / w.sum(1, keepdims=True), 400)
+    assert [e.value for e in found] == pytest.approx(values.mean(0))
+    expected = values.std(0, ddof=1) / 20
+    assert [e.error for e in found] == pytest.approx(expected, rel=0.06)
+
+
+def test_holm_by_hand():
+    assert c.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert c.holm([0.9, 0.8]) == [1, 1]
+    assert c.holm([]) == []
+
+
+def test_holm_keeps_the_level_of_all_tests_together():
+    random = np.random.default_rng(2)
+    wrong = np.mean([min(c.holm(random.random(12).tolist())) <= 0.05 for _ in range(2000)])
+    assert wrong == pytest.approx(0.05, abs=0.015)
+
+
+def test_a_paper_of_many_claims_asks_more_of_each():
+    claims = [replace(CLAIM, id=f"soco.{i}") for i in range(1, 18)]
+    weak = [c.make_row(claim, [effect(0.1 + 0.021)], "exact") for claim in claims]
+    assert c.judge(weak[:1])[0].verdict == "holds"
+    rows = c.judge(weak)
+    assert {row.verdict for row in rows} == {"undecided"}
+    assert all("Decided alone" in row.remedy for row in rows)
+    mixed = [*weak[:1], *(c.open_row(claim) for claim in claims[1:])]
+    assert c.judge(mixed)[0].verdict == "holds"  # what was not run is no test
+
+
+# --- files and table ----------------------------------------------------------------------------
+
+
+def test_results_are_kept_judged_together_and_sorted(tmp_path):
+    claims = {claim.id: claim for claim in claims_of("soco")}
+    late = c.make_row(claims["soco.12"], [effect(0.2)], "stand-in", "net")
+    early = c.make_row(claims["soco.7"], [effect(0.2)], "exact")
+    write("soco", [late], tmp_path, {})
+    path = write("soco", [early], tmp_path, {"seed": 0})
+    rows = parse(path.read_text(), path.name)
+    assert [row.id for row in rows] == ["soco.7", "soco.12@net"]
+    assert {row.verdict for row in rows} == {"holds"}
+    again = c.make_row(claims["soco.12"], [effect(0.0)], "stand-in", "net")
+    path = write("soco", [again], tmp_path, {})
+    assert [row.verdict for row in parse(path.read_text(), "")] == ["holds", "does not carry over"]
+    assert len(complete(claims.values(), rows)) == 17
+    path.write_text("{}")
+    with pytest.raises(InputError, match="Expected the rows of claims"):
+        write("soco", [late], tmp_path, {})
+
+
+def test_every_claim_is_stated_in_full():
+    for claim in claims_of("soco"):
+        assert claim.statistic, claim.id
+        assert claim.margin > 0, claim.id
+        assert claim.unit, claim.id
+    assert [claim.id for claim in claims_of("soco")] == [f"soco.{i}" for i in range(1, 18)]
+
+
+def test_what_is_published_is_in_the_repository_too():
+    root = Path(__file__).parents[2]
+    inside = root / "src" / "assay" / "studies" / "published" / "soco.json"
+    assert (root / "results" / "claims" / "soco.json").read_bytes() == inside.read_bytes()
+    stored = parse(inside.read_text(), inside.name)
+    assert c.judge(stored) == stored
+    known = {"holds", "fails", "undecided", "does not carry over", "not testable here"}
+    assert {row.verdict for row in stored} <= known
+    rows = {row.id: row for row in published("soco")}
+    assert rows["soco.5"].verdict == "not testable here"
+    assert rows["soco.1"].verdict == "not run yet"
+    assert all(row.note for row in rows.values())
+
+
+def test_the_command_prints_the_table(call):
+    code, output, _ = call("claims", "--paper", "soco", "--json")
+    rows = json.loads(output)
+    assert code == 0
+    assert list(rows[0]) == list(c.COLUMNS)
+    assert {row["id"].partition("@")[0] for row in rows} == {f"soco.{i}" for i in range(1, 18)}
+    code, output, _ = call("claims")
+    assert code == 0
+    assert "testable" in output
+    assert all(f"soco.{i}" in output for i in range(1, 18))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--paper", "soko"], "Did you mean `soco`"),
+        (["--run", "soco.99"], "Unknown claim `soco.99`"),
+        (["--run", "socco"], "Did you mean `soco`"),
+        (["--run", "soco.5"], "It is about VGG-16"),
+        (["--run", "soco.12"], "Give with `--data`"),
+        (["--run", "soco.12", "--data", "nowhere"], "There is no file `nowhere/cifar10"),
+        (["--run", "soco.12", "--paper", "soco"], "not both"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(call, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, output, errors = call("claims", *arguments)
+    assert code == 2
+    assert message in errors.replace("\n", " ")
+    assert "Traceback" not in output + errors
+    assert not list(tmp_path.iterdir())
