@@ -153,6 +153,10 @@ def test_results_are_kept_judged_together_and_sorted(tmp_path):
     again = c.make_row(claims["soco.12"], [effect(0.0)], "stand-in", "net")
     path = write("soco", [again], tmp_path, {})
     assert [row.verdict for row in parse(path.read_text(), "")] == ["holds", "does not carry over"]
+    other = c.make_row(claims["soco.12"], [effect(0.2)], "stand-in", "deeper")
+    path = write("soco", [other], tmp_path, {})
+    kept = [row.id for row in parse(path.read_text(), "")]
+    assert kept == ["soco.7", "soco.12@net", "soco.12@deeper"]
     assert len(complete(claims.values(), rows)) == 17
     path.write_text("{}")
     with pytest.raises(InputError, match="Expected the rows of claims"):

@@ -73,8 +73,9 @@ def write(paper: str, rows: Sequence[Row], folder: Path, about: dict[str, Any]) 
     """Put rows beside what a folder already has of the paper, judge all of them, write them."""
     path = folder / f"{paper}.json"
     earlier = parse(path.read_text(encoding="utf-8"), str(path)) if path.exists() else []
-    run = {row.claim for row in rows}
-    kept = [row for row in earlier if row.claim not in run]
+    again, run = {row.id for row in rows}, {row.claim for row in rows}
+    # A claim that was tried on one network keeps its rows of others.
+    kept = [r for r in earlier if r.id not in again and (r.n or r.claim not in run)]
     order = {claim.id: place for place, claim in enumerate(claims_of(paper))}
     judged = judge(sorted([*kept, *rows], key=lambda row: order[row.claim]))
     found = {"paper": paper, **about, "rows": [asdict(row) for row in judged]}
