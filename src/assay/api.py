@@ -20,7 +20,7 @@ from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable, unknown
 from assay.forecast import Forecast
 from assay.manifest import hardly_above_chance
-from assay.methods import attribute, given, partner_maps, reduce_map
+from assay.methods import attribute, given, other_maps, reduce_map
 from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
 from assay.models.wrap import model as as_model
@@ -202,7 +202,7 @@ def score(
                     f"Expected finite maps, got NaN or inf in the map of sample `{first}`."
                 )
             order = dealt(engine.batch.groups or engine.batch.ids)
-            partner = functools.partial(partner_maps, model, engine.batch, choice)
+            partner = functools.partial(other_maps, model, engine.batch, choice)
             if order is not None:
                 partner = functools.partial(attribution.__getitem__, order)
             case = Case(engine.batch, attribution, engine.respond, engine.clean, partner=partner)

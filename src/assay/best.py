@@ -184,8 +184,8 @@ def _item(results: Results, kind: str, label: str) -> Any:
 def _score_here(results: Results, place: Place, picture: Picture, maps: Tensor) -> str:
     """The score of this map under the run's first protocol that gives one."""
     for label, about in results.manifest["protocols"].items():
-        if place.under(label)["status"] == "circular":
-            continue
+        if place.under(label)["status"] == "circular" or about.get("judges") == "set":
+            continue  # one picture is no set
         try:
             item = _item(results, "protocol", label)
             value = score(picture.model, picture.inputs, [picture.target], maps, item).item()

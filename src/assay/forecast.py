@@ -13,7 +13,7 @@ from assay.absent import Absent
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.features import Features
 from assay.interventions import Arrays, Columns, Engine, Shelf
-from assay.methods import explain_again, forward_passes, partner_maps, raw_map
+from assay.methods import explain_again, forward_passes, other_maps, raw_map
 from assay.methods.gradients import gradients
 from assay.models.prepare import LOOK, channels_last, prepare_network
 from assay.plan import Plan, Shard
@@ -245,7 +245,7 @@ def _partner(
     def maps() -> Tensor:
         batch = engine.lent()
         if count is not None and method.intervening:
-            partner_maps(model, batch, method)
+            other_maps(model, batch, method)
         elif count is not None:
             count()
         return batch.draw("partner map", batch.map_shape)

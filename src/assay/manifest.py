@@ -105,7 +105,7 @@ def _describe_protocol(choice: Choice) -> dict[str, Any]:
         **_describe(choice), "metric": p.metric, "higher_is_better": p.higher_is_better,
         "range": [None if abs(v) == float("inf") else v for v in p.range], "chance": p.chance,
         "uses": p.uses, "sign_sensitive": p.sign_sensitive, "reduce": p.reduce,
-        "axis": p.axis,
+        "axis": p.axis, "judges": p.judges,
     }  # fmt: skip
 
 

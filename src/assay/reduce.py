@@ -82,8 +82,8 @@ class Reduction:
 _WARM_UP = 0.04
 # The papers' threshold is for steps of this share of the image.
 _PAPER_STEP = 0.01
-# Accuracies and steps this near are equal.
-_ROUNDING = 1e-12
+# Accuracies and steps this near are equal, and so are scores that agree to so many digits.
+_ROUNDING, _DIGITS = 1e-12, 12
 # What the SoCo code adds to the mass it divides by.
 _CODE_EPSILON = 1e-6
 
@@ -119,7 +119,7 @@ def soundness(
             whole, share = _mass_shares(curves["mass"], step, variant)
             lost = ((weights[sets] @ share) * false[sets, : share.shape[1]]).sum(1)
             found[sets, place] = (weights[sets] @ whole - lost) / weights[sets].sum(1)
-    mean: Array = found.mean(1)
+    mean: Array = found.mean(1).round(_DIGITS)
     return mean
 
 
@@ -139,7 +139,7 @@ def soundness_each(
         (step,) = _reached(accuracy, level)
         whole, share = _mass_shares(curves["mass"], step, variant)
         found.append(whole - share @ false[: share.shape[1]])
-    each: Array = np.mean(found, 0)
+    each: Array = np.mean(found, 0).round(_DIGITS)
     return each
 
 
@@ -170,7 +170,7 @@ def soundness_curve(
 
 def at_level(accuracy: Array, values: Array, level: float) -> float:
     """The value where accuracy first reaches a level along a sweep; NaN where it never does."""
-    reached = accuracy >= level
+    reached = accuracy >= level - _ROUNDING
     return float(values[int(np.argmax(reached))]) if reached.any() else float("nan")
 
 
@@ -181,7 +181,7 @@ def _false_steps(accuracy: Array, x: Array, epsilon: float, variant: str) -> Arr
         false = _smaller(after - before, epsilon * np.diff(x))
         # The warm-up is one step: it ends where accuracy first leaves chance, and wants the same
         # slope, or a map that hides its false mass in it would go free.
-        above = after > accuracy[:, :1] + _WARM_UP
+        above = after > accuracy[:, :1] + _WARM_UP + _ROUNDING
         end = np.where(above.any(1), np.argmax(above, axis=1), above.shape[1] - 1)[:, None]
         risen = np.take_along_axis(after, end, 1) - accuracy[:, :1]
         slow = _smaller(risen, epsilon * x[1:][end])
@@ -203,7 +203,7 @@ def _smaller(a: Any, b: Any) -> Array:
 
 def _reached(accuracy: Array, level: float) -> Array:  # [b]
     """The first step, nothing left out, at which a share of the last accuracy is reached."""
-    steps: Array = 1 + np.argmax(accuracy[:, 1:] >= level * accuracy[:, -1:], axis=1)
+    steps: Array = 1 + np.argmax(accuracy[:, 1:] >= level * accuracy[:, -1:] - _ROUNDING, axis=1)
     return steps
 
 
@@ -223,7 +223,7 @@ def _soundness_variations(options: Mapping[str, Any]) -> dict[str, dict[str, Any
         f"epsilon {options['epsilon'] * factor:g}": {"epsilon": options["epsilon"] * factor}
         for factor in (0.5, 1, 2)
     }
-    levels = {f"at {level:.0%}": {"levels": (level,)} for level in options["levels"]}
+    levels = {f"at {100 * level:.4g} %": {"levels": (level,)} for level in options["levels"]}
     return {name: {**options, **other} for name, other in {**scaled, **levels}.items()}
 
 

@@ -23,7 +23,7 @@ from assay.methods import (
     explain_again,
     finish,
     forward_passes,
-    partner_maps,
+    other_maps,
     raw_map,
 )
 from assay.models.prepare import runner
@@ -182,7 +182,7 @@ class ShardRun:
         @functools.cache
         def maps() -> Tensor:
             whole, _ = _finite(
-                partner_maps(self.plan.models[self.shard.model], self.engine.lent(), method)
+                other_maps(self.plan.models[self.shard.model], self.engine.lent(), method)
             )
             self._count(method)
             return whole

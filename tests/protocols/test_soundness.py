@@ -1,6 +1,7 @@
 """Soundness and completeness on curves and networks small enough to do by hand."""
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from scipy import stats
@@ -8,7 +9,12 @@ from torch import nn
 
 import assay
 from assay import reduce
+from assay.conformance.worlds import linear_images
+from assay.data.memory import as_dataset
 from assay.ranking.intervals import set_differences, set_interval
+from assay.results import load
+from assay.run import run
+from assay.spec import make_suite
 
 # --- a curve of three steps ---------------------------------------------------------------------
 
@@ -203,7 +209,7 @@ def test_maps_of_equal_order_and_other_values_are_told_apart():
     low, high = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 1.1, 100.0])
     for protocol in ("deletion", "insertion", "morf", "accuracy_morf"):
         assert torch.equal(score(low, protocol), score(high, protocol))
-    sound = [float(score(m, "soundness", levels=(1.0,)).mean()) for m in (low, high)]
+    sound = [float(score(m, "soundness", levels=(1.0,), epsilon=0.5).mean()) for m in (low, high)]
     # The second feature, of no use, enters between two of use: its mass is false.
     assert sound == pytest.approx([1 - 2 / 6, 1 - 1.1 / 102.1])
     raw = []
@@ -268,6 +274,60 @@ def test_where_features_are_redundant_the_exact_map_is_below_one():
     exact = torch.tensor([1.3, 1.2, 1.1, 1.0]).expand(8, -1)
     value = assay.score(Either(), x, y, exact, "soundness", fill="zero", levels=(1.0,)).mean()
     assert float(value) == pytest.approx(1 - 1.2 / 3.6)
+
+
+def test_a_few_coarse_units_must_rise_as_steeply_as_many_fine_ones():
+    """A steady rise of .5 is false in sixteen cells, as it would be in a thousand pixels."""
+    torch.manual_seed(0)
+    x = torch.zeros(64, 16)
+    x[torch.arange(32), torch.arange(32) % 16] = 1  # each shows one cell, every second is empty
+    y = (torch.arange(64) < 32).long()
+    net = nn.Linear(16, 2)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[0.0], [1.0]]).expand(2, 16))
+        net.bias.copy_(torch.tensor([0.5, 0.0]))
+    maps = torch.linspace(2, 1, 16).expand(64, -1)
+    found = assay.score(net, x, y, maps, "soundness", fill="zero").mean()
+    assert float(found) == 0
+    assert float(assay.score(net, x, y, maps, "soundness", fill="zero", epsilon=0.4).mean()) == 1
+
+
+def test_a_single_sample_has_nobody_to_be_held_against():
+    with pytest.raises(assay.NotApplicable, match="there is only one"):
+        assay.score(Tells(), torch.ones(1, 3), [1], torch.rand(1, 3), "completeness", fill="zero")
+
+
+@pytest.mark.parametrize(
+    "option", [{"soundness": {"levels": []}}, {"completeness": {"thresholds": []}}]
+)
+def test_empty_lists_are_refused(option):
+    with pytest.raises(assay.InputError, match="at least 1"):
+        assay.score(Tells(), *three_features(), torch.rand(8, 3), option)
+
+
+def test_seeds_are_judged_apart_and_what_one_seed_lacks_costs_the_run_nothing(tmp_path):
+    exam = linear_images()
+    suite = {
+        "datasets": [as_dataset((exam.x, exam.y))], "models": [assay.model(exam.net)],
+        "methods": ["random", "input_x_gradient"], "protocols": [{"soundness": {"fill": "zero"}}],
+    }  # fmt: skip
+
+    def mean(folder, seeds):
+        results = run(make_suite({**suite, "seeds": seeds}), folder, progress=False)
+        return results, {r["method"]: r["mean"] for r in results.leaderboard()}["random"]
+
+    apart = [mean(tmp_path / str(seed), [seed])[1] for seed in (0, 1)]
+    results, together = mean(tmp_path / "both", [0, 1])
+    assert apart[0] != apart[1]
+    assert together == pytest.approx(np.mean(apart))
+    rows = results.query("select seed, avg(value) v from scores where method = 'random' group by 1")
+    assert sorted(rows["v"].to_pylist()) == pytest.approx(sorted(apart))
+    for path in (tmp_path / "both" / "scores").iterdir():
+        if set(pq.read_table(path)["seed"].to_pylist()) == {1}:
+            path.unlink()
+    again = {r["method"]: r for r in load(tmp_path / "both").leaderboard()}
+    assert again["random"]["mean"] == pytest.approx(apart[0])
+    assert again["random"]["failed"] == 0
 
 
 def test_thresholds_are_relative_or_absolute():

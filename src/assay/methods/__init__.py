@@ -71,6 +71,21 @@ def _run(model: Model, batch: Batch, choice: Choice) -> Tensor:
     return raw.detach()
 
 
+def other_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
+    """The method's maps of other samples, one for each.
+
+    Raises:
+        NotApplicable: There is nobody else.
+    """
+    if batch.dataset is not None:
+        groups = batch.dataset.groups
+        for sample in batch.ids:
+            other = batch.dataset.partner(sample)
+            if groups.get(other, other) == groups.get(sample, sample):
+                raise NotApplicable("Holds a map against maps of other samples; there is only one.")
+    return partner_maps(model, batch, choice)
+
+
 def partner_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
     """The method's maps of each sample's partner: another sample, explained for its own label."""
     lender = {name: batch.extra[name] for name in ("engine",) if name in batch.extra}

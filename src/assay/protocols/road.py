@@ -79,6 +79,7 @@ def road_morf(
     uses="order",
     sign_sensitive=True,
     needs=["labels", "image"],
+    axis="share of the units removed (variant road: kept)",
     metric="area",
     family="curves",
     cite="rong2022",

@@ -21,6 +21,8 @@ from assay.types import Case, Scores
 Share = Annotated[float, Field(gt=0, le=1)]
 Level = Annotated[float, Field(ge=0, lt=1)]
 
+# Samples of different sizes cannot take equal steps if one has fewer units than this.
+_FEWEST_UNITS = 100
 # The share of pixels left out at each step: 96 of them, as the authors' code has them.
 _REMOVED = {"slope": (98, 3), "paper": (98, 1), "code": (98, 3)}
 
@@ -44,7 +46,7 @@ def soundness(
     case: Case,
     *,
     epsilon: Annotated[float, Field(ge=0)] = 1.0,
-    levels: tuple[Share, ...] = (0.5, 0.6, 0.7, 0.8, 0.9),
+    levels: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.5, 0.6, 0.7, 0.8, 0.9),
     fill: FillChoice = "noisy_linear",
     units: UnitsChoice = "elements",
     variant: Literal["slope", "paper", "code"] = "slope",
@@ -67,19 +69,26 @@ def soundness(
     authors' code they are drawn anew at each step. Where features are redundant (accuracy is the
     same without them) this is a lower bound: the exact map scores below 1.
     """
-    if case.batch.tokens is not None:
-        raise NotApplicable(
-            "Soundness adds a hundredth of the units at a time; texts have too few words for that."
-        )
     features = make_units(case.batch, units)
     values = features.sum(case.attribution)  # [B, P]
     first, last = _REMOVED[variant]
-    removed = [r / 100 for r in range(first, last - 1, -1)]
-    absent = by_rank(case.batch, features, values, [1.0, *removed, 0.0], descending=False)
+    removed = [1.0, *(r / 100 for r in range(first, last - 1, -1)), 0.0]
+    kept = torch.tensor([float(f"{1 - r:.9g}") for r in removed], dtype=torch.float64)
+    number = features.valid.sum(1, keepdim=True)  # [B, 1]
+    counts = (kept.to(values.device) * number + 0.5).floor().long()  # [B, K], as `by_rank` counts
+    if bool((number == number[0]).all()):
+        # Steps that add nothing are none, and what is added is what its length says.
+        moves = [k for k in range(len(kept)) if k == 0 or counts[0, k] > counts[0, k - 1]]
+        counts, removed = counts[:, moves], [removed[k] for k in moves]
+        kept = (counts[0] / number[0]).double().cpu()
+    elif int(number.min()) < _FEWEST_UNITS:
+        raise NotApplicable(
+            f"Soundness adds a hundredth of the units at a time, to all samples alike; one of "
+            f"these has only {int(number.min())} units."
+        )
+    absent = by_rank(case.batch, features, values, removed, descending=False)
     answers = case.respond(features, absent, fill)
-    kept = torch.tensor([0.0, *(float(f"{1 - r:.9g}") for r in removed), 1.0], dtype=torch.float64)
-    counts = kept.to(values.device) * features.valid.sum(1, keepdim=True)
-    mass = _mass(features, values).gather(1, (counts + 0.5).floor().long())  # as `by_rank` counts
+    mass = _mass(features, values).gather(1, counts)
     return Scores(
         torch.full((len(case.batch),), torch.nan),
         {"correct": correct(case, answers), "mass": mass},
@@ -115,7 +124,10 @@ def _mass(features: Features, values: Tensor) -> Tensor:  # [B, P + 1]
 def completeness(
     case: Case,
     *,
-    thresholds: tuple[Level, ...] = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1),
+    thresholds: Annotated[tuple[Level, ...], Field(min_length=1)] = (
+        *(0.9, 0.8, 0.7, 0.6, 0.5),
+        *(0.4, 0.3, 0.2, 0.1),
+    ),
     relative: bool = True,
     fill: FillChoice = "noisy_linear",
     units: UnitsChoice = "elements",
@@ -138,8 +150,8 @@ def completeness(
     levels = values.new_tensor(thresholds) * (highest if relative else torch.ones_like(highest))
     names = [f"{t:.9g} {'relative' if relative else 'absolute'}" for t in thresholds]
     answers = case.respond(features, above(features, values, levels, names), fill)
-    beyond = (values[:, :, None] > levels[:, None]) & features.valid[:, :, None]
-    gone = beyond.sum(1)  # [B, K]
+    able = features.valid
+    gone = torch.stack([((values > level[:, None]) & able).sum(1) for level in levels.T], 1)
     dealt = _dealt(case, features)
     others = below(features, dealt, gone.to(dealt), [f"{n} dealt" for n in names])
     shuffled = correct(case, case.respond(features, others, fill))

@@ -179,9 +179,7 @@ def _block(
         higher_is_better=_single("higher_is_better", told, where),
         groups=groups,
         entries=[
-            replace(
-                _entry(name, by_method[name], groups, where), outcome=outcomes.get((*key, name))
-            )
+            _judged(_entry(name, by_method[name], groups, where), outcomes.get((*key, name)))
             for name in sorted(by_method)
         ],
     )
@@ -216,6 +214,15 @@ def _entry(method: str, rows: Sequence[Row], groups: Mapping[str, str], where: s
         failed=_failures(failed, groups),
         degenerate=len(degenerate),
     )
+
+
+def _judged(entry: Entry, outcome: Outcome | None) -> Entry:
+    """Give the entry with what its set is judged by: the samples that all seeds have."""
+    if outcome is None:
+        return entry
+    values = {s: v for s, v in entry.values.items() if s in set(outcome.samples)}
+    status = entry.status if values or entry.status != "ok" else "failed"
+    return replace(entry, outcome=outcome, values=values, status=status)
 
 
 def _status(statuses: set[str], scored: int, lost: int, degenerate: bool) -> str:

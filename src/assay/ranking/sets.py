@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Outcome:
         x: Where the curves were taken [K].
         reduction: From curves to the number.
         options: Its options.
+        own: The part of each seed and sample in its seed's number.
     """
 
     samples: Sequence[str]
@@ -36,6 +37,7 @@ class Outcome:
     x: Array
     reduction: Reduction
     options: Mapping[str, Any]
+    own: Mapping[tuple[int, str], float] = field(default_factory=dict)
 
     def values(self, samples: Sequence[str], weights: Floats) -> Floats:
         """Give the number of these samples under each row of weights [b, n]."""
@@ -78,7 +80,7 @@ def variations(
         rows, names = [], []
         for method in methods:
             outcome = here.get((protocol, method))
-            if outcome is not None:
+            if outcome is not None and outcome.samples:
                 varied = outcome.reduction.variations(outcome.options)
                 names = list(varied)
                 ones = np.ones((1, len(outcome.samples)))
@@ -120,24 +122,30 @@ def read_outcomes(
         if place in found:
             parts[key][row["seed"]][row["sample"]] = found[place]
     return {
-        key: _outcome(list(seeds.values()), reductions[key[3]], json.loads(options[key]))
+        key: _outcome(seeds, reductions[key[3]], json.loads(options[key]))
         for key, seeds in parts.items()
     }
 
 
 def _outcome(
-    parts: Sequence[Mapping[str, Curves]], name: str, options: Mapping[str, Any]
+    seeds: Mapping[int, Mapping[str, Curves]], name: str, options: Mapping[str, Any]
 ) -> Outcome:
-    samples = sorted(set.intersection(*(set(part) for part in parts)))
-    first = next(iter(parts[0].values()))
-    names = [curve for curve in first if curve != "x"]
-    return Outcome(
-        samples,
-        [{c: np.stack([part[s][c] for s in samples]) for c in names} for part in parts],
-        first["x"],
-        REDUCTIONS[name],
-        {option: options[option] for option in REDUCTIONS[name].options},
-    )
+    reduction = REDUCTIONS[name]
+    chosen = {option: options[option] for option in reduction.options}
+    x = next(iter(next(iter(seeds.values())).values()))["x"]
+    own: dict[tuple[int, str], float] = {}
+    for seed, found in seeds.items():
+        each = reduction.each(_stacked(found, list(found)), x, **chosen)
+        own |= {(seed, s): float(value) for s, value in zip(found, each, strict=True)}
+    samples = sorted(set.intersection(*(set(found) for found in seeds.values())))
+    parts = [_stacked(found, samples) for found in seeds.values()] if samples else []
+    return Outcome(samples, parts, x, reduction, chosen, own)
+
+
+def _stacked(found: Mapping[str, Curves], samples: Sequence[str]) -> dict[str, Array]:
+    """Give the curves of these samples by name [n, K]."""
+    names = [name for name in next(iter(found.values())) if name != "x"]
+    return {name: np.stack([found[s][name] for s in samples]) for name in names}
 
 
 def _curves_by_sample(curves: pa.Table, cells: set[str]) -> dict[tuple[str, int, str], Curves]:
@@ -157,19 +165,12 @@ def _curves_by_sample(curves: pa.Table, cells: set[str]) -> dict[tuple[str, int,
 
 def with_values(scores: pa.Table, outcomes: Mapping[Key, Outcome]) -> pa.Table:
     """Give the scores with every sample's part of its set's number, unknown to a single shard."""
-    parts: dict[tuple[Key, str], float] = {}
-    for key, outcome in outcomes.items():
-        each = np.mean(
-            [outcome.reduction.each(p, outcome.x, **outcome.options) for p in outcome.parts], axis=0
-        )
-        parts |= {(key, s): float(v) for s, v in zip(outcome.samples, each, strict=True)}
-    columns = [
-        scores[c].to_pylist() for c in ("dataset", "model", "checkpoint", "protocol", "method")
-    ]
+    columns = ("dataset", "model", "checkpoint", "protocol", "method", "headline", "seed", "sample")
     values = scores["value"].to_numpy().copy()
-    rows = zip(*columns, scores["sample"].to_pylist(), scores["headline"].to_pylist(), strict=True)
-    for place, (*where, sample, headline) in enumerate(rows):
-        if headline and (tuple(where), sample) in parts:
-            values[place] = parts[tuple(where), sample]
+    rows = zip(*(scores[c].to_pylist() for c in columns), strict=True)
+    for place, (*where, headline, seed, sample) in enumerate(rows):
+        outcome = outcomes.get(tuple(where)) if headline else None
+        if outcome is not None and (seed, sample) in outcome.own:
+            values[place] = outcome.own[seed, sample]
     index = scores.schema.get_field_index("value")
     return scores.set_column(index, scores.schema.field("value"), pa.array(values))

@@ -184,7 +184,8 @@ class FusedLevel(Level):
         return self.channels, self.length, self.lead, self.stride, inner
 
     def _run(self, kernel: Any, size: int, *arguments: Any) -> None:
-        kernel[triton.cdiv(size, _BLOCK), self.images * self.channels](*arguments, BLOCK=_BLOCK)
+        with torch.cuda.device(self.d.device):
+            kernel[triton.cdiv(size, _BLOCK), self.images * self.channels](*arguments, BLOCK=_BLOCK)
 
     def apply(self, x: Vector, out: Vector) -> Tensor:
         """`out = A x`; gives their product."""

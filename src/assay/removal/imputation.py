@@ -23,6 +23,8 @@ _REACH = {torch.float32: 1e-4, torch.float64: 1e-12}
 # Numbers solved at once: so many stay in a CPU's cache, so many fill a GPU.
 _AT_ONCE = {"cpu": 200_000, "cuda": 50_000_000}
 
+_MOST_PLANES = 65_535  # of images and channels, in one GPU kernel
+
 Workspaces = dict[tuple[object, ...], Multigrid]
 
 
@@ -82,6 +84,8 @@ def linear(
             part = images[index].to(precision)
             key = (*part.shape, part.dtype, part.device)
             if key not in workspaces:
+                for other in [k for k in workspaces if k[4:] == key[4:]]:
+                    del workspaces[other]  # of another size: the batch was halved
                 workspaces[key] = Multigrid(part)
             filled[index] = workspaces[key].solve(part, keep[index], tol).to(images.dtype)
     return filled
@@ -90,7 +94,7 @@ def linear(
 def _parts(rows: Tensor, images: Tensor) -> Iterator[Tensor]:
     """The rows in parts of one size, the last filled up, so that one workspace serves them all."""
     most = _AT_ONCE.get(images.device.type, _AT_ONCE["cuda"]) // images[0].numel()
-    size = max(1, min(most, len(images)))
+    size = max(1, min(most, len(images), _MOST_PLANES // images.shape[1]))
     for start in range(0, len(rows), size):
         places = torch.arange(start, start + size, device=rows.device)
         yield rows[places.clamp(max=len(rows) - 1)]
