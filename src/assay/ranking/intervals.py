@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from assay.ranking.resampling import (
-    BLOCK,
     Floats,
     group_sums,
     resample_counts,
@@ -154,9 +154,11 @@ def set_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Give a number of a whole set with its bias-corrected, accelerated bootstrap interval.
+    """Give a number of a whole set with its interval: Student's, with the bootstrap's error.
 
-    Whatever the number decides on the way it decides anew in every resample of the groups.
+    Whatever the number decides on the way it decides anew in every resample of the groups. That
+    makes it a step function whose resamples lie to one side of it: percentiles, corrected for bias
+    or not, may leave the number itself out, so they are not used.
 
     Args:
         statistic: From weights of samples [b, n] to the number [b, 1].
@@ -174,19 +176,9 @@ def set_interval(
     if n_groups < 2:
         return Interval(value, np.nan, np.nan, n_groups)
     draws = _set_draws(statistic, index, n_groups, resamples, seed)[:, 0]
-    left_out = _without_each(statistic, index, n_groups)[:, 0]
-    pulls = left_out.mean() - left_out
-    spread = float((pulls**2).sum())
-    acceleration = float((pulls**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
-    # Half of the draws that equal the number count as below it: it may be a step function.
-    below = float((draws < value).mean() + (draws == value).mean() / 2)
-    bias = float(stats.norm.ppf(np.clip(below, 0.5 / len(draws), 1 - 0.5 / len(draws))))
-    ends = []
-    for tail in ((1 - level) / 2, (1 + level) / 2):
-        shifted = bias + float(stats.norm.ppf(tail))
-        moved = stats.norm.cdf(bias + shifted / (1 - acceleration * shifted))
-        ends.append(float(np.quantile(draws, moved)))
-    return Interval(value, ends[0], ends[1], n_groups)
+    error = float(draws.std()) * math.sqrt(n_groups / (n_groups - 1))
+    half = float(stats.t.ppf((1 + level) / 2, n_groups - 1)) * error
+    return Interval(value, value - half, value + half, n_groups)
 
 
 def set_differences(
@@ -248,12 +240,6 @@ def _set_draws(
 ) -> Floats:
     draws = resample_counts(n_groups, resamples, seed, columns=len(index))
     return np.concatenate([statistic(counts[:, index]) for counts in draws])
-
-
-def _without_each(statistic: Statistic, index: NDArray[np.int64], n_groups: int) -> Floats:
-    """Give the number without each group in turn, in parts that fit into memory."""
-    parts = np.array_split(np.arange(n_groups), -(-n_groups * len(index) // BLOCK))
-    return np.concatenate([statistic((index != part[:, None]).astype(float)) for part in parts])
 
 
 def _deviations(sums: Floats, sizes: Floats, mean: Floats, scale: Floats) -> Floats:
