@@ -77,8 +77,8 @@ def linear(
     mixed = (share > 0) & (share < 1)
     hard = tol < _REACH[torch.float32] * images.abs().amax((1, 2, 3))
     number = torch.float64 if images.dtype == torch.float64 else torch.float32
-    for todo, precision in ((mixed & ~hard, number), (mixed & hard, torch.float64)):
-        rows = todo.nonzero().flatten()
+    for wanted, precision in ((mixed & ~hard, number), (mixed & hard, torch.float64)):
+        rows = wanted.nonzero().flatten()
         rows = rows[share[rows].argsort(descending=True)]  # equally hard ones together
         for index in _parts(rows, images):
             part = images[index].to(precision)
