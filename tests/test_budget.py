@@ -9,6 +9,7 @@ import assay
 import toy_run  # noqa: F401 - registers toy_images and toy_net
 from assay import budget
 from assay.budget import duration, fit, seconds_of
+from assay.forecast import Seconds
 from assay.run import estimate, prepare
 from assay.spec import make_suite, read_suite
 from assay.store import NOWHERE
@@ -19,7 +20,7 @@ CALL, GRADIENT = 0.25, 0.5  # seconds
 @pytest.fixture(autouse=True)
 def made_up_seconds(monkeypatch):
     def timings(plan, store, settings, workers):
-        return dict.fromkeys(plan.models, (CALL, GRADIENT))
+        return dict.fromkeys(plan.models, Seconds(CALL, GRADIENT))
 
     monkeypatch.setattr(budget, "timings", timings)
 
@@ -42,7 +43,7 @@ def suite(n: int = 200, **changes: object):
 
 def cost(spec) -> float:
     plan, _ = prepare(spec, NOWHERE)
-    return estimate(plan, NOWHERE, 1, {"m": (CALL, GRADIENT)}).seconds
+    return estimate(plan, NOWHERE, 1, {"m": Seconds(CALL, GRADIENT)}).seconds
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from assay.forecast import measure
+from assay.forecast import Seconds, measure
 from assay.plan import Plan, Shard, resolve
 from assay.shard import ShardRun
 from assay.spec import Spec
@@ -94,20 +94,12 @@ def run_in_processes(
         listener.join(timeout=5)
 
 
-def measure_in_processes(
-    spec: Spec, settings: Settings, workers: int
-) -> dict[str, tuple[float, float]]:
+def measure_in_processes(spec: Spec, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, _start, (spec, settings, None)) as pool:
         found = list(pool.map(_measure, range(workers)))
-    return {
-        name: (
-            sum(f[name][0] for f in found) / len(found),
-            sum(f[name][1] for f in found) / len(found),
-        )
-        for name in found[0]
-    }
+    return {name: Seconds.mean([f[name] for f in found]) for name in found[0]}
 
 
 _WORKER: dict[str, Any] = {}
@@ -128,6 +120,6 @@ def _run_shard(shard: Shard) -> None:
     )()
 
 
-def _measure(_: int) -> dict[str, tuple[float, float]]:
+def _measure(_: int) -> dict[str, Seconds]:
     plan: Plan = _WORKER["plan"]
     return {name: measure(plan, name) for name in plan.models}

@@ -3,25 +3,28 @@
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache, partial
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from assay.absent import Absent
 from assay.errors import InputError, NotApplicable, PrerequisiteError
-from assay.features import Features
+from assay.features import Features, elements
 from assay.interventions import Arrays, Columns, Engine, Shelf
 from assay.methods import explain_again, forward_passes, other_maps, raw_map
 from assay.methods.gradients import gradients
 from assay.models.prepare import LOOK, channels_last, prepare_network
 from assay.plan import Plan, Shard
-from assay.registry import canonical, identity
+from assay.registry import canonical, identity, pick
 from assay.removal import FillChoice, make_removal
 from assay.scoring import dealt
 from assay.spec import Choice
 from assay.types import Batch, Case, Model, Response
+
+IMPUTING = "noisy_linear"  # the fill that solves for pixels: it costs as much as a small network
 
 
 @dataclass
@@ -33,13 +36,16 @@ class Forecast:
     method_rows: dict[str, int] = field(default_factory=dict)  # by method
     forward_calls: dict[str, int] = field(default_factory=dict)  # by model, in micro-batches
     gradient_calls: dict[str, int] = field(default_factory=dict)
+    imputed_calls: dict[str, int] = field(default_factory=dict)  # of the forward ones
     looks: int = 0  # each process looks at each network once
     work: int = 0  # rows, backward passes counted double: the progress bar's total
     seconds: float | None = None
 
     def add(self, part: "Forecast") -> None:
         """Take in what another part of the run costs."""
-        for name in ("rows", "shared", "method_rows", "forward_calls", "gradient_calls"):
+        for name in (
+            "rows", "shared", "method_rows", "forward_calls", "gradient_calls", "imputed_calls",
+        ):  # fmt: skip
             mine = getattr(self, name)
             for key, count in getattr(part, name).items():
                 mine[key] = mine.get(key, 0) + count
@@ -71,6 +77,7 @@ class Rehearsal(Engine):
     def __post_init__(self) -> None:
         """Begin with nothing asked."""
         self.asked: list[int] = []  # forward passes, question by question
+        self.imputed: list[int] = []  # of these, whose inputs are solved for
         self.shared = 0  # of all of them, what serves all methods
         self.ragged = False  # whether one sample cannot stand for the others
         self._costs: list[int] = []  # of rows that are asked but not remembered yet
@@ -79,7 +86,10 @@ class Rehearsal(Engine):
     def respond(self, features: Features, absent: Absent, fill: FillChoice) -> Response:
         """Answers as the engine's, made up."""
         self.ragged = self.ragged or features.ragged
-        return super().respond(features, absent, fill)
+        before = len(self.asked)
+        made_up = super().respond(features, absent, fill)
+        self.imputed += self.asked[before:] if _imputes(fill) else []
+        return made_up
 
     def answers(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> Response:
         """Answers that nobody remembers."""
@@ -91,7 +101,7 @@ class Rehearsal(Engine):
         """A rehearsal on other inputs; what it asks counts here."""
         other = Rehearsal(self.model, batch, self.forward, self.counter)
         self.asked += other.asked
-        other.asked = self.asked
+        other.asked, other.imputed = self.asked, self.imputed
         return other
 
     def _ask(
@@ -177,7 +187,10 @@ def _rehearse(
             counts[name] += rows * times
             _calls(total.forward_calls, shard.model, rows * times, model)
             total.work += rows * times
+        for rows in engine.imputed:
+            _calls(total.imputed_calls, shard.model, rows * times, model)
         engine.asked.clear()
+        engine.imputed.clear()
         total.shared[name] = total.shared.get(name, 0) + (engine.shared - taken) * times
         taken = engine.shared
 
@@ -282,8 +295,30 @@ def _no_network(inputs: Tensor) -> Tensor:
     raise InputError("A rehearsal has no network.")
 
 
-def measure(plan: Plan, name: str) -> tuple[float, float]:
-    """Seconds of one engine call and of one gradient call of a model, on real samples."""
+@dataclass(frozen=True)
+class Seconds:
+    """What one micro-batch of a model takes."""
+
+    forward: float
+    gradient: float
+    imputing: float = 0.0  # before it is run forward, where a suite imputes
+
+    @classmethod
+    def mean(cls, several: "Sequence[Seconds]") -> "Seconds":
+        """The mean over processes."""
+        return cls(*(fmean(each) for each in zip(*map(astuple, several), strict=True)))
+
+    def of(self, name: str, found: Forecast) -> float:
+        """What the calls of a forecast take."""
+        return (
+            found.forward_calls.get(name, 0) * self.forward
+            + found.gradient_calls.get(name, 0) * self.gradient
+            + found.imputed_calls.get(name, 0) * self.imputing
+        )
+
+
+def measure(plan: Plan, name: str) -> Seconds:
+    """The seconds of an engine call, a gradient call and an imputation, on real samples."""
     model = plan.models[name]
     shard = next(s for s in plan.shards if s.model == name)
     with model.evaluating(), torch.no_grad():
@@ -297,12 +332,34 @@ def measure(plan: Plan, name: str) -> tuple[float, float]:
             batch, inputs=inputs, targets=targets[rows], ids=tuple(map(str, range(len(rows))))
         )
         forward = _time(lambda: model.logits(inputs, net=network))
+        imputing = _time(_imputation(batch, rows)) if _needs_imputation(plan, batch) else 0.0
         if "gradients" not in model.has:
-            return forward, forward
+            return Seconds(forward, forward, imputing)
         points = model.continuous(inputs)
-        return forward, _time(
-            lambda: list(gradients(model, full, 1, lambda s, _: points[s], "logit"))
-        )
+        gradient = _time(lambda: list(gradients(model, full, 1, lambda s, _: points[s], "logit")))
+        return Seconds(forward, gradient, imputing)
+
+
+def _imputation(batch: Batch, samples: Tensor) -> Callable[[], object]:
+    """Impute these samples, each at another share of its pixels."""
+    removal, features = make_removal(batch, IMPUTING), elements(batch)
+    shares = torch.linspace(0, 1, len(samples), device=samples.device)[:, None]
+    uniform = batch.draw("pixels to impute", (features.valid.shape[1],))[samples]
+    return partial(removal, features, uniform < shares, samples)
+
+
+def _needs_imputation(plan: Plan, batch: Batch) -> bool:
+    if batch.inputs.ndim != 4:
+        return False
+    return any(
+        kind == "fill" and _imputes(choice.options[option])
+        for choice in (*plan.methods, *plan.protocols)
+        for option, kind in choice.plugin.nested().items()
+    )
+
+
+def _imputes(fill: FillChoice | None) -> bool:
+    return fill is not None and not isinstance(fill, Tensor) and pick(fill)[0] == IMPUTING
 
 
 def _time(call: Callable[[], object], least: float = 1.0) -> float:

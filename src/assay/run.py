@@ -18,7 +18,7 @@ from assay.executors import (
     run_serially,
     threads,
 )
-from assay.forecast import Forecast, forecast, measure
+from assay.forecast import Forecast, Seconds, forecast, measure
 from assay.manifest import write_manifest
 from assay.models.prepare import choose_micro_batch
 from assay.plan import Plan, Shard, resolve
@@ -28,7 +28,7 @@ from assay.shelf import ResponseShelf
 from assay.spec import Choice, Spec
 from assay.store import NOWHERE, Store
 
-Timings = dict[str, tuple[float, float]]  # by model: seconds of an engine call, a gradient call
+Timings = dict[str, Seconds]  # by model
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
 
 
@@ -122,11 +122,7 @@ def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast
     processes = busy + (busy > 1)  # the workers, and this one
     found.looks = processes * len({s.model for s in unfinished})
     if times and unfinished:
-        seconds = sum(
-            found.forward_calls.get(name, 0) * forward
-            + found.gradient_calls.get(name, 0) * gradient
-            for name, (forward, gradient) in times.items()
-        )
+        seconds = sum(one.of(name, found) for name, one in times.items())
         found.seconds = seconds * _imbalance(unfinished, busy) / busy + STARTUP * (busy > 1)
     return found
 

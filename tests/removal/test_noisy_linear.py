@@ -1,5 +1,7 @@
 """Noisy linear imputation against a direct sparse solve, closed forms and its own promises."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,13 @@ from benchmarks.sparse_imputation import impute
 
 import assay
 from assay.errors import InputError, NotApplicable
-from assay.removal import make_removal, noisy_linear
+from assay.forecast import Seconds
+from assay.removal import make_removal, multigrid, noisy_linear
+from assay.removal.imputation import NoisyLinear
 from assay.removal.multigrid import Multigrid
+from assay.run import dry_run, run
+from assay.spec import make_suite
+from assay.types import Sample
 from small_worlds import make_images, make_net
 
 
@@ -220,3 +227,34 @@ def test_the_fill_is_for_images():
             "deletion",
             fill="noisy_linear",
         )
+
+
+def test_a_gpu_without_a_compiler_is_told_and_served(monkeypatch):
+    """The kernels' module cannot even be imported here: that must not stop the imputation."""
+    monkeypatch.setattr(multigrid.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.delitem(sys.modules, "assay.removal.fused", raising=False)
+    with pytest.warns(UserWarning, match="Triton compiles no kernels here"):
+        assert not multigrid._kernels_compile.__wrapped__(torch.device("cpu"))
+
+
+def test_a_forecast_knows_how_often_a_run_imputes(monkeypatch, tmp_path):
+    x, y = make_images(5)
+    data = assay.Dataset(
+        "data", "image", tuple("abcde"), lambda i: Sample(x["abcde".index(i)], 0), "fixed",
+        labels=dict(zip("abcde", y.tolist(), strict=True)),
+    )  # fmt: skip
+    spec = make_suite(
+        {
+            "datasets": [data], "models": [assay.model(make_net(), name="net")],
+            "methods": ["saliency"], "protocols": [{"road_morf": {"steps": 4}}, "deletion"],
+        }
+    )  # fmt: skip
+    found = dry_run(spec, micro_batch=3)
+    calls, solve = [], NoisyLinear.__call__
+    counted = lambda *given: calls.append(1) or solve(*given)  # noqa: E731
+    monkeypatch.setattr(NoisyLinear, "__call__", counted)
+    run(spec, tmp_path, micro_batch=3, progress=False)
+    assert 0 < len(calls) == found.imputed_calls["net"] < found.forward_calls["net"]
+    costly, cheap = Seconds(1, 1, imputing=10), Seconds(1, 1)
+    assert costly.of("net", found) - cheap.of("net", found) == 10 * len(calls)

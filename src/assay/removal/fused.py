@@ -18,6 +18,17 @@ _BLOCK = 1024
 
 
 @triton.jit
+def _around(grid, at, there, width, dtype: tl.constexpr, BLOCK: tl.constexpr):
+    """S of a grid at some places: their pixels and the eight around them, weights 4, 2 and 1."""
+    total = tl.zeros([BLOCK], dtype)
+    for dy in tl.static_range(-1, 2):
+        for dx in tl.static_range(-1, 2):
+            value = tl.load(grid + at + dy * width + dx, there, 0.0).to(dtype)
+            total += (2 - dy * dy) * (2 - dx * dx) * value
+    return total
+
+
+@triton.jit
 def _smooth_from_zero(r, m, d, inverse, e, channels, length, lead, width, inner, w1, w2,
                       BLOCK: tl.constexpr):  # fmt: skip
     """E = two steps towards A e = r from zero."""
@@ -50,11 +61,7 @@ def _step(e, r, m, d, inverse, out, channels, length, lead, width, inner, weight
     at = place + lead
     plane = tl.program_id(1).to(tl.int64) * length
     image = (tl.program_id(1) // channels).to(tl.int64) * length
-    total = tl.zeros([BLOCK], tl.float32)
-    for dy in tl.static_range(-1, 2):
-        for dx in tl.static_range(-1, 2):
-            value = tl.load(e + plane + at + dy * width + dx, there, 0.0)
-            total += (2 - dy * dy) * (2 - dx * dx) * value
+    total = _around(e + plane, at, there, width, tl.float32, BLOCK)
     middle = tl.load(e + plane + at, there, 0.0)
     left = tl.load(r + plane + at, there, 0.0) - tl.load(d + at, there, 0.0) * middle + total / 12
     scale = tl.load(m + image + at, there, 0.0) * tl.load(inverse + at, there, 0.0)
@@ -84,11 +91,7 @@ def _apply(x, m, d, out, product, channels, length, lead, width, inner, BLOCK: t
     at = place + lead
     plane = tl.program_id(1).to(tl.int64) * length
     image = (tl.program_id(1) // channels).to(tl.int64) * length
-    total = tl.zeros([BLOCK], tl.float32)
-    for dy in tl.static_range(-1, 2):
-        for dx in tl.static_range(-1, 2):
-            value = tl.load(x + plane + at + dy * width + dx, there, 0.0)
-            total += (2 - dy * dy) * (2 - dx * dx) * value
+    total = _around(x + plane, at, there, width, tl.float32, BLOCK)
     middle = tl.load(x + plane + at, there, 0.0)
     found = middle * tl.load(d + at, there, 0.0) - total / 12
     found *= tl.load(m + image + at, there, 0.0)
@@ -105,11 +108,7 @@ def _exact_residual(x, m, d, out, channels, length, lead, width, inner, BLOCK: t
     at = place + lead
     plane = tl.program_id(1).to(tl.int64) * length
     image = (tl.program_id(1) // channels).to(tl.int64) * length
-    total = tl.zeros([BLOCK], tl.float64)
-    for dy in tl.static_range(-1, 2):
-        for dx in tl.static_range(-1, 2):
-            value = tl.load(x + plane + at + dy * width + dx, there, 0.0).to(tl.float64)
-            total += (2 - dy * dy) * (2 - dx * dx) * value
+    total = _around(x + plane, at, there, width, tl.float64, BLOCK)
     middle = tl.load(x + plane + at, there, 0.0).to(tl.float64)
     found = total - middle * tl.load(d + at, there, 0.0)
     found = found.to(tl.float32) / 12 * tl.load(m + image + at, there, 0.0)
@@ -142,11 +141,7 @@ def _restrict(e, r, d, inverse, coarse_m, coarse_r, channels, length, lead, widt
     for py in tl.static_range(2):
         for px in tl.static_range(2):
             p = at + py * width + px
-            total = tl.zeros([BLOCK], tl.float32)
-            for dy in tl.static_range(-1, 2):
-                for dx in tl.static_range(-1, 2):
-                    value = tl.load(e + plane + p + dy * width + dx, there, 0.0)
-                    total += (2 - dy * dy) * (2 - dx * dx) * value
+            total = _around(e + plane, p, there, width, tl.float32, BLOCK)
             middle = tl.load(e + plane + p, there, 0.0) * tl.load(d + p, there, 0.0)
             left = tl.load(r + plane + p, there, 0.0) - middle + total / 12
             inside = tl.load(inverse + p, there, 0.0) > 0

@@ -18,6 +18,7 @@ ten times as fast as a convolution.
 import functools
 import importlib.util
 import itertools
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -300,12 +301,34 @@ class Multigrid:
 
 
 def _kind_of_level(like: Tensor) -> type[Level]:
-    """On a GPU each step is one kernel, where its compiler is there."""
-    if like.is_cuda and like.dtype == torch.float32 and importlib.util.find_spec("triton"):
+    """On a GPU each step is one kernel, where kernels can be compiled."""
+    if like.is_cuda and like.dtype == torch.float32 and _kernels_compile(like.device):
         from assay.removal.fused import FusedLevel
 
         return FusedLevel
     return Level
+
+
+@functools.cache
+def _kernels_compile(device: torch.device) -> bool:
+    """Whether a first kernel runs; Triton may be absent or lack a C compiler."""
+    if not importlib.util.find_spec("triton"):
+        return False
+    try:
+        from assay.removal.fused import FusedLevel
+
+        alone = torch.ones(1, 1, dtype=torch.bool, device=device)
+        level = FusedLevel(alone, 1, 1, torch.float32)
+        level.judge(level.e)
+    except Exception as error:  # whatever a compiler may lack
+        warnings.warn(
+            f"Triton compiles no kernels here ({type(error).__name__}: {error}), so noisy-linear "
+            f"imputation runs without them: the same numbers, some times slower. Triton needs a C "
+            f"compiler and Python's headers.",
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 def _binomial(flat: Tensor, stride: int) -> Tensor:

@@ -212,7 +212,8 @@ def make_row(
         ),
         p_holds=p_holds,
         p_fails=p_fails,
-        needed={e.name: _distance(e) for e in effects},
+        # Of a claim about any part, the part that is shown decides.
+        needed={e.name: _distance(e) for e in (effects if claim.parts == "all" else [shown])},
     )
 
 

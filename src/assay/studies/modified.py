@@ -5,11 +5,13 @@ It has no name of its own among the methods, for it explains nothing.
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from assay.identity import identity
 from assay.methods import attribute
 from assay.registry import Method, Nested, Passes
 from assay.spec import choose_one
@@ -28,8 +30,7 @@ def modified(
     way: Literal["remove", "introduce"] = "remove",
 ) -> Tensor:
     """A method's maps in [0, 1], as they are or changed by a scheme of `assay.studies.value`."""
-    maps = attribute(model, batch, choose_one("method", of))
-    scaled = value.unit_range(maps.double().cpu().numpy())  # [B, *map_shape]
+    scaled = value.unit_range(_explained(model, batch, of))  # [B, *map_shape]
     scaled = scaled.astype(np.float32).astype(np.float64)  # what a map can hold
     if scheme == "ranks":
         changed = value.by_rank(scaled)
@@ -39,6 +40,21 @@ def modified(
         uniform = batch.draw(f"{way} at random", batch.map_shape).double().cpu().numpy()
         changed = value.modify(scaled, scheme, way, uniform)
     return torch.from_numpy(changed).to(batch.inputs.device, batch.dtype)
+
+
+# What each network was explained by: many changes are made of the same maps.
+_EXPLAINED: WeakKeyDictionary[nn.Module, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def _explained(model: Model, batch: Batch, of: Any) -> Any:  # [B, *map_shape]
+    """A method's maps of a batch, taken once however often they are changed."""
+    choice = choose_one("method", of)
+    known = _EXPLAINED.setdefault(model.net, {})
+    same = (batch.inputs.cpu().numpy().tobytes(), tuple(batch.targets.tolist()))
+    key = (identity(choice.key), batch.ids, batch.seed, hash(same))
+    if key not in known:
+        known[key] = attribute(model, batch, choice).cpu().numpy()
+    return known[key]
 
 
 def _needs(options: Mapping[str, Any]) -> set[str]:

@@ -52,7 +52,7 @@ class Study:
     workers: int = 1
     micro_batch: int | None = None
     setting: Setting = "stand-in"
-    _read: dict[str, Reading] = field(default_factory=dict, repr=False, compare=False)
+    _read: dict[str, Reading] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse sizes no interval can be made of."""
@@ -73,23 +73,31 @@ class Study:
             out: The folder of the runs.
             **how: Other fields of a study; None is the default.
         """
-        told = {name: value for name, value in how.items() if value is not None}
         if data is None:
-            return cls(None, {}, out, **told)
+            return cls(None, {}, out, **_told(how))
         images = data / "cifar10" / "cifar10_test_lossless.parquet"
         weights = {
             name: data / "weights" / "cifar10-resnet" / f"{name.replace('cifar_', 'cifar10_')}"
             ".safetensors"
             for name in CIFAR
         }
-        for path in (images, *weights.values()):
-            if not path.is_file():
-                raise PrerequisiteError(
-                    f"There is no file `{path}`. Give with `--data` the folder that holds "
-                    f"`cifar10/` and `weights/`."
-                )
+        _require_files(images, *weights.values())
         models = {name: {name: {"weights": str(path)}} for name, path in weights.items()}
-        return cls({"parquet": {"path": str(images)}}, models, out, **told)
+        return cls({"parquet": {"path": str(images)}}, models, out, **_told(how))
+
+    @classmethod
+    def imagenet(cls, data: Path, out: Path, **how: Any) -> Study:
+        """EfficientNet-Lite0 on a sample of ImageNet, most likely images it was trained on.
+
+        Args:
+            data: A folder with `imagenet-sample/imagenet_sample_1000.parquet`.
+            out: The folder of the runs.
+            **how: Other fields of a study; None is the default.
+        """
+        images = data / "imagenet-sample" / "imagenet_sample_1000.parquet"
+        _require_files(images)
+        models = {"efficientnet_lite0": "efficientnet_lite0"}
+        return cls({"parquet": {"path": str(images)}}, models, out, **_told(how))
 
     def suite(self, model: str, methods: Sequence[Any], protocols: Sequence[Any]) -> Spec:
         """The suite of one run."""
@@ -127,6 +135,19 @@ class Study:
             )
             self._read[name] = Reading(results)
         return self._read[name]
+
+
+def _told(how: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in how.items() if value is not None}
+
+
+def _require_files(*paths: Path) -> None:
+    for path in paths:
+        if not path.is_file():
+            raise PrerequisiteError(
+                f"There is no file `{path}`. Give with `--data` the folder that holds "
+                f"`{path.parent.name}/{path.name}`."
+            )
 
 
 def run_study(name: str, study: Study) -> tuple[list[Row], Path]:
@@ -171,16 +192,18 @@ def main(paper: str) -> None:
     """The command `python -m assay.studies.PAPER`: run all its claims, or those named."""
     parser = argparse.ArgumentParser(description=f"Run the claims of {paper}.")
     parser.add_argument("claims", nargs="*", default=[paper], help=f"e.g. {paper}.12; else all")
-    parser.add_argument("--data", type=Path, help="the folder that holds cifar10/ and weights/")
+    parser.add_argument("--data", type=Path, help="holds cifar10/, weights/, imagenet-sample/")
     parser.add_argument("--out", type=Path, required=True, help="runs and results; continued")
     for name in ("n", "trials", "seed", "steps", "resamples", "workers", "micro-batch"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--device", help="e.g. cuda")
+    parser.add_argument("--imagenet", action="store_true", help="EfficientNet-Lite0 on ImageNet")
     parser.add_argument("--dry-run", action="store_true", help="only count forward passes")
     told = vars(parser.parse_args())
     names, dry = told.pop("claims"), told.pop("dry_run")
     try:
-        study = Study.cifar(told.pop("data"), told.pop("out"), **told)
+        kind = Study.imagenet if told.pop("imagenet") else Study.cifar
+        study = kind(told.pop("data"), told.pop("out"), **told)
         for name in names:
             lines = _counted(name, study) if dry else _found(name, study)
             print("\n".join(lines))
