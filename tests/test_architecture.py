@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 # Each layer may import its own and the earlier ones.
 ORDER = [
     {"errors"},
-    {"imports", "identity", "needs"},
+    {"imports", "identity", "needs", "builtin"},
     {"registry"},
     {"spec", "reduce", "store"},
     {"own", "scaffold"},
@@ -48,6 +48,7 @@ TORCH_FREE = {
     "errors",
     "identity",
     "needs",
+    "builtin",
     "imports",
     "registry",
     "spec",

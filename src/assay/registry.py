@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from assay.builtin import BUILTIN
 from assay.errors import InputError, unknown
 from assay.identity import canonical as canonical
 from assay.identity import code_identity as code_identity
@@ -21,37 +22,6 @@ from assay.imports import FILE_MODULE, is_address, load_object
 from assay.needs import check_needs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-# Where the built-in plug-ins of each kind live; imported when that kind is first asked for.
-BUILTIN: dict[str, tuple[str, ...]] = {
-    "method": (
-        "assay.methods.gradients",
-        "assay.methods.noise",
-        "assay.methods.cam",
-        "assay.methods.perturbation",
-        "assay.methods.controls",
-    ),
-    "protocol": (
-        "assay.protocols.curves",
-        "assay.protocols.incremental",
-        "assay.protocols.rationales",
-        "assay.protocols.road",
-        "assay.protocols.single",
-        "assay.protocols.soundness",
-        "assay.protocols.subsets",
-    ),
-    "fill": ("assay.removal.fills", "assay.removal.imputation"),
-    "units": ("assay.features", "assay.segments"),
-    "dataset": (
-        *("assay.data.photos", "assay.data.parquet", "assay.data.folders"),
-        *("assay.data.texts", "assay.data.hf"),
-    ),
-    "model": (
-        "assay.models.efficientnet_lite",
-        "assay.models.cifar_resnet",
-        "assay.models.token_classifier",
-    ),
-}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""Where the built-in plug-ins of each kind live; imported when that kind is first asked for."""
+
+BUILTIN: dict[str, tuple[str, ...]] = {
+    "method": (
+        "assay.methods.gradients",
+        "assay.methods.noise",
+        "assay.methods.rules",
+        "assay.methods.deeplift",
+        "assay.methods.lrp",
+        "assay.methods.cam",
+        "assay.methods.scorecam",
+        "assay.methods.perturbation",
+        "assay.methods.surrogates",
+        "assay.methods.extremal",
+        "assay.methods.bottleneck",
+        "assay.methods.attention",
+        "assay.methods.bidirectional",
+        "assay.methods.intrinsic",
+        "assay.methods.crafted",
+        "assay.methods.given",
+        "assay.methods.controls",
+    ),
+    "protocol": (
+        "assay.protocols.curves",
+        "assay.protocols.incremental",
+        "assay.protocols.rationales",
+        "assay.protocols.road",
+        "assay.protocols.single",
+        "assay.protocols.soundness",
+        "assay.protocols.subsets",
+    ),
+    "fill": ("assay.removal.fills", "assay.removal.imputation"),
+    "units": ("assay.features", "assay.segments"),
+    "dataset": (
+        "assay.data.photos",
+        "assay.data.parquet",
+        "assay.data.folders",
+        "assay.data.texts",
+        "assay.data.hf",
+    ),
+    "model": (
+        "assay.models.efficientnet_lite",
+        "assay.models.cifar_resnet",
+        "assay.models.token_classifier",
+    ),
+}

@@ -1,0 +1,1 @@
+"""What attention passes on: rollout and its descendants."""

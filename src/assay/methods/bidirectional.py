@@ -1,0 +1,1 @@
+"""Bidirectional transformer attribution: attention from the class, gradients from the answer."""

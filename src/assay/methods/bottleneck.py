@@ -1,0 +1,1 @@
+"""Information bottlenecks: how much of a layer, or of the input, the answer needs."""

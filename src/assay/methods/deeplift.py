@@ -1,0 +1,1 @@
+"""Differences from a baseline, carried back through the network: DeepLIFT and DeepSHAP."""

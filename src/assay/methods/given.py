@@ -1,0 +1,1 @@
+"""Maps computed elsewhere, as a method."""

@@ -1,0 +1,1 @@
+"""Networks that explain themselves: B-cos and BagNet."""

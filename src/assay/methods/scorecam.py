@@ -1,0 +1,1 @@
+"""Class activation maps without gradients: how the answer changes under each channel."""
