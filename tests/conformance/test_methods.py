@@ -28,6 +28,8 @@ VARIANTS = {
         {"units": "elements", "spread": "share", "output": "probability"},
     ],
     **{name: [{"masks": 20, "side": 4, "normalise": True}] for name in ("rise", "rise_uniform")},
+    "rect": [{"of": "gradcam", "side": 3}],
+    "pooling": [{"of": "occlusion", "bands": 3}],
     "shuffled": [{"of": "gradcam"}, {"of": {"integrated_gradients": {"steps": 2}}}],
 }  # fmt: skip
 
