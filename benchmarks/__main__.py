@@ -69,6 +69,9 @@ METHODS: list[Any] = [
     "gradcam_pp",
     "xgradcam",
     "layercam",
+    "cam",
+    {"smooth_gradcam_pp": {"samples": 4}},
+    {"scorecam": {"layer": "layer1"}},
     "occlusion",
     {"rise": {"masks": 40}},
     {"rise_uniform": {"masks": 40}},
@@ -224,7 +227,10 @@ def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[
             for maps, name in ((noise, "noise"), (blobs, "Grad-CAM")):
                 row = bench_protocol(setting, choice, given.rounds, setting.imputing_goal, maps)
                 yield {**row, "what": f"{row['what']}, {name} maps"}
+        layers = {None, *dict(setting.model.net.named_modules())}
         for choice in chosen("method", METHODS):
+            if choice.options.get("layer") not in layers:
+                continue  # Score-CAM on the thousand channels before a head takes minutes
             yield bench_method(setting, choice, given.rounds)
 
 

@@ -17,6 +17,10 @@ VARIANTS = {
     ],
     "saliency": [{"output": "log_odds"}, {"abs": True}, {"reduce": "square"}],
     "gradcam": [{"relu": False}, {"layer": "relu1"}, {"noise": {"samples": 3}}],
+    "gradcam_pp": [{"variant": "torchcam"}],
+    "smooth_gradcam_pp": [{"variant": "torchcam", "layer": "relu1", "samples": 2}],
+    "cam": [{"relu": True}],
+    "scorecam": [{"layer": "relu1", "fill": "uniform", "output": "probability"}],
     **{name: [{"steps": 3, "noise": {"samples": 2}}] for name in ("ig_sg", "ig_sg_sq", "ig_var")},
     "vargrad": [{"noise": {"samples": 3, "sigma": 0.5, "relative": False}}],
     "occlusion": [
@@ -24,6 +28,8 @@ VARIANTS = {
         {"units": "elements", "spread": "share", "output": "probability"},
     ],
     **{name: [{"masks": 20, "side": 4, "normalise": True}] for name in ("rise", "rise_uniform")},
+    "rect": [{"of": "gradcam", "side": 3}],
+    "pooling": [{"of": "occlusion", "bands": 3}],
     "shuffled": [{"of": "gradcam"}, {"of": {"integrated_gradients": {"steps": 2}}}],
 }  # fmt: skip
 

@@ -103,16 +103,16 @@ def passes_are_as_declared(world: World, item: Any) -> None:
     explain(world, item)
     engine = engine_of(world.model, world.batch)
     asked = engine.counter.rows
-    net = world.model.prepared.net if choice.plugin.intervenes else world.model.net
+    net = world.model.prepared.net if choice.intervening else world.model.net
     handle = net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
     try:
         explain(world, item, engine.lent())
     finally:
         handle.remove()
     declared, samples = choice.passes, len(world.batch)
-    if choice.plugin.intervenes and sum(rows) != engine.counter.rows - asked:
+    if choice.intervening and sum(rows) != engine.counter.rows - asked:
         raise Fault("it asks the network beside the engine")
-    if declared.forward is None or (choice.plugin.intervenes and len(world.batch.map_shape) == 1):
+    if declared.forward is None or (choice.intervening and len(world.batch.map_shape) == 1):
         return  # as many as the sample has units
     if choice.plugin.own and declared == Passes() and rows:
         each = sum(rows) / samples
