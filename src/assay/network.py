@@ -18,6 +18,11 @@ from assay.tokens import Tokenize, Tokens
 Reshape = tuple[int, int] | Callable[[Tensor], Tensor]
 
 
+def has_attention(module: nn.Module) -> bool:
+    """Whether some part of a network calls itself attention; a model may say so in its `has`."""
+    return any("attention" in type(part).__name__.lower() for part in module.modules())
+
+
 @dataclass
 class Model:
     """A network that is explained, with what the tool must know about it."""
@@ -53,7 +58,8 @@ class Model:
         """What a method may need of the model."""
         named = self.cam_layer or self.cam_reshape
         spatial = named or any(isinstance(m, nn.Conv2d) for m in self.net.modules())
-        return self.has | ({"spatial"} if spatial else set())
+        found = {"spatial": spatial, "attention": has_attention(self.net)}
+        return self.has | {name for name, there in found.items() if there}
 
     @property
     def device(self) -> torch.device:

@@ -15,9 +15,11 @@ from assay.conformance.worlds import (
     World,
     linear_image_model,
     linear_vector_model,
+    patches_in_a_transformer,
     small_image_network,
     words_in_a_bag,
     words_in_a_network,
+    words_in_a_transformer,
 )
 from assay.errors import NotApplicable
 from assay.interventions import engine_of
@@ -143,4 +145,6 @@ WORLDS = (
     linear_vector_model,
     words_in_a_bag,
     words_in_a_network,
+    patches_in_a_transformer,
+    words_in_a_transformer,
 )
