@@ -54,9 +54,9 @@ class Relevance(Attending):
             return _Shares.apply(  # type: ignore[no-untyped-call]
                 lambda x: func(x, *args[1:], **kwargs), *tensors
             )
-        if name in ("add", "add_") and moving and _are_branches(tensors) and not kwargs:
+        if name == "add" and moving and _are_branches(tensors) and not kwargs:
             axis = int(self.samples_second and tensors[0].ndim == 3)
-            return _Branches.apply(*tensors, axis, name == "add_")  # type: ignore[no-untyped-call]
+            return _Branches.apply(*tensors, axis)  # type: ignore[no-untyped-call]
         alone = len(moving) == 1 and (name != "div" or moving[0] is args[0])
         if alone and name in {*THROUGH, "add", "mul", "div"}:
             still = [a.detach() if isinstance(a, Tensor) else a for a in args]
@@ -138,13 +138,10 @@ class _Branches(Function):
     """To both branches of a residual sum by their absolute shares, sample by sample."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, axis: int, in_place: bool) -> Tensor:
+    def forward(ctx: Any, a: Tensor, b: Tensor, axis: int) -> Tensor:
         ctx.others = [i for i in range(a.ndim) if i != axis]
-        ctx.save_for_backward(a.clone() if in_place else a, b)
-        if not in_place:
-            return a + b
-        ctx.mark_dirty(a)
-        return a.add_(b)
+        ctx.save_for_backward(a, b)
+        return a + b
 
     @staticmethod
     def backward(ctx: Any, *relevance: Tensor) -> Any:
@@ -158,7 +155,7 @@ class _Branches(Function):
             part * _divide(_divide(own.abs(), weight) * whole, own)
             for part, own in zip(parts, sums, strict=True)
         ]
-        return *scaled, None, None
+        return *scaled, None
 
 
 class _Through(Function):
