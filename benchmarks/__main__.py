@@ -81,7 +81,7 @@ METHODS: list[Any] = [
     {"bt_token": {"steps": 5}},
 ]
 INTERVENING_GOAL = 1.2  # of RISE and occlusion
-ATTENTION_GOAL = 1.5  # fused attention is the floor, and gives no maps
+ATTENTION_GOAL = 2.0  # relevance multiplies by positive and negative weights apart: four for two
 
 
 @dataclass(frozen=True)
