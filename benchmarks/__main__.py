@@ -30,6 +30,7 @@ from assay.methods import attribute
 from assay.methods.gradients import explained
 from assay.models.cifar_resnet import CifarResNet
 from assay.models.prepare import channels_last, choose_micro_batch, prepare_network, runner
+from assay.models.small_vit import SmallViT
 from assay.registry import get
 from assay.spec import Choice, choose_one
 from assay.types import Batch, Case, Model
@@ -75,8 +76,15 @@ METHODS: list[Any] = [
     "occlusion",
     {"rise": {"masks": 40}},
     {"rise_uniform": {"masks": 40}},
+    "rollout",
+    "generic_attention",
+    "attention_gradcam",
+    "chefer_lrp",
+    {"bt_head": {"steps": 5}},
+    {"bt_token": {"steps": 5}},
 ]
 INTERVENING_GOAL = 1.2  # of RISE and occlusion
+ATTENTION_GOAL = 2.0  # relevance multiplies by positive and negative weights apart: four for two
 
 
 @dataclass(frozen=True)
@@ -92,12 +100,17 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """EfficientNet-Lite0 at 224 pixels and ResNet-20 at 32, on noise."""
+    """EfficientNet-Lite0 at 224 pixels, ResNet-20 and a small ViT at 32, on noise.
+
+    The ViT is there for the methods that need attention, the others for all else.
+    """
     lite = get("model", "efficientnet_lite0").function()
     resnet = Model(CifarResNet(20).eval(), "resnet20")
+    vit = Model(SmallViT().eval(), "small_vit")
     return [
         Setting("EfficientNet-Lite0, 224", lite, _batch(lite, 2, 224), 1.10, 1.15, 2.3),
         Setting("ResNet-20, 32", resnet, _batch(resnet, 32, 32), 1.15, 1.15, 1.7),
+        Setting("Small ViT, 32", vit, _batch(vit, 32, 32), 1.15, ATTENTION_GOAL, 1.7),
     ]
 
 
@@ -217,8 +230,19 @@ def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[
         choices = [choose_one(kind, item) for item in items]
         return [c for c in choices if not given.only or c.plugin.name in given.only.split(",")]
 
+    transformer = "attention" in setting.model.capabilities
+    methods = [
+        c for c in chosen("method", METHODS)
+        if ("attention" in c.plugin.required(c.options)) == transformer
+        # Score-CAM on the thousand channels before a head takes minutes.
+        and c.options.get("layer") in {None, *dict(setting.model.net.named_modules())}
+    ]  # fmt: skip
     with setting.model.evaluating(), torch.no_grad():
         prepare_network(setting.model, setting.batch.inputs[:1])  # finds the layer of CAMs
+        for choice in methods:
+            yield bench_method(setting, choice, given.rounds)
+        if transformer:
+            return
         noise = setting.batch.draw("benchmark", setting.batch.map_shape)
         blobs = attribute(setting.model, setting.batch, choose_one("method", "gradcam"))
         for choice in chosen("protocol", PROTOCOLS):
@@ -227,11 +251,6 @@ def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[
             for maps, name in ((noise, "noise"), (blobs, "Grad-CAM")):
                 row = bench_protocol(setting, choice, given.rounds, setting.imputing_goal, maps)
                 yield {**row, "what": f"{row['what']}, {name} maps"}
-        layers = {None, *dict(setting.model.net.named_modules())}
-        for choice in chosen("method", METHODS):
-            if choice.options.get("layer") not in layers:
-                continue  # Score-CAM on the thousand channels before a head takes minutes
-            yield bench_method(setting, choice, given.rounds)
 
 
 def main() -> None:

@@ -30,6 +30,9 @@ VARIANTS = {
     **{name: [{"masks": 20, "side": 4, "normalise": True}] for name in ("rise", "rise_uniform")},
     "rect": [{"of": "gradcam", "side": 3}],
     "pooling": [{"of": "occlusion", "bands": 3}],
+    "rollout": [{"start": 1, "resize": "bilinear", "noise": {"samples": 2}}],
+    "generic_attention": [{"form": "m4", "output": "probability"}],
+    "bt_token": [{"steps": 2, "start": 1}],
     "shuffled": [{"of": "gradcam"}, {"of": {"integrated_gradients": {"steps": 2}}}],
 }  # fmt: skip
 

@@ -43,3 +43,19 @@ def test_methods_beat_random_on_real_words(sentiment, reviews):
     )  # fmt: skip
     verdicts = {row["method"]: row["verdict"] for row in results.against("random")}
     assert verdicts == {"integrated_gradients[steps=16]": "above", "occlusion": "above"}
+
+
+def test_attention_is_read_from_the_mean_of_the_words(sentiment, reviews):
+    """All words are read and no padding; what attention methods name counts more than any words."""
+    texts, labels = (part[:24] for part in reviews)
+    for name in ("rollout", "generic_attention", "chefer_lrp"):
+        maps = assay.explain(sentiment, texts[:4], labels[:4], name)
+        assert bool((maps >= 0).all())
+        lengths = [len(sentiment.prepare.encode(text)) for text in texts[:4]]
+        assert (maps > 0).sum(1).tolist() == lengths
+    results = assay.benchmark(
+        sentiment, (texts, labels), ["generic_attention", "random"],
+        [{"comprehensiveness": {"shares": (0.1, 0.3)}}], progress=False,
+    )  # fmt: skip
+    (row,) = results.against("random")
+    assert row["verdict"] == "above"

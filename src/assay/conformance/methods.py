@@ -43,6 +43,8 @@ def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
     missing = needs - has
     if missing:
         raise NotApplicable(f"needs {', '.join(sorted(missing))}")
+    if world.made_for and world.made_for not in needs and not choice.plugin.own:
+        raise NotApplicable(f"is tried on networks without {world.made_for}")
     if choice.plugin.own and not choice.plugin.noise and world.model.tokens and "text" not in needs:
         raise NotApplicable("says nothing of texts: declare needs=['text'] to have them tried")
     with world.model.evaluating(), torch.no_grad():

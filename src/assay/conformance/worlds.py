@@ -103,6 +103,7 @@ class World:
 
     model: Model
     batch: Batch
+    made_for: str = ""  # what a method needs to be tried here; those of users are, in any case
 
 
 def small_image_network() -> World:
@@ -134,7 +135,7 @@ def patches_in_a_transformer() -> World:
             weight.mul_(10 if weight.ndim > 1 else 1)  # so that it attends to something
     x, y = make_images(5)
     truth = torch.rand(5, 16, 16, generator=torch.Generator().manual_seed(2))
-    return _world(net.eval(), x, y, truth)
+    return replace(_world(net.eval(), x, y, truth), made_for="attention")
 
 
 def _world(net: nn.Module, x: Tensor, y: Tensor, truth: Tensor) -> World:
@@ -202,7 +203,8 @@ def words_in_a_transformer() -> World:
     vocabulary = Vocabulary.of([" ".join((*GOOD, *BAD, *PLAIN))])
     torch.manual_seed(0)
     net = SmallTransformer(len(vocabulary.words)).eval()
-    return _text_world(as_model(net, prepare=vocabulary.tokenize(), name="small_transformer"))
+    model = as_model(net, prepare=vocabulary.tokenize(), name="small_transformer")
+    return replace(_text_world(model), made_for="attention")
 
 
 def _text_world(model: Model) -> World:

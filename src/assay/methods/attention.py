@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay.methods.attending import Attended, Resize, attend, attended, to_map, token_maps
 from assay.methods.attention_lrp import Relevance
@@ -137,12 +137,17 @@ def chefer_lrp(
     Beside the paper: nothing; its code for ImageNet leaves the first layer out as here. Networks
     with operations that have no rule are not explained. Needs two passes.
     """
+    turned = any(
+        isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in model.net.modules()
+    )
     rows: list[Tensor] = []
     grid: tuple[int, ...] = ()
     for samples, at, asked, found, _ in attended(model, batch, start):
         gradients, read = found.gradients(output), found.read()
         found.release()
-        second = attend(model, batch, samples, at, Relevance(len(samples), start))
+        watch = Relevance(len(samples), start)
+        watch.samples_second = turned
+        second = attend(model, batch, samples, at, watch)
         one_hot = torch.zeros_like(second.logits).scatter(1, second.targets[:, None], 1.0)
         relevance = second.real(list(torch.autograd.grad(second.logits, second.maps, one_hot)))
         pairs = zip(gradients, relevance, strict=True)

@@ -38,27 +38,34 @@ class Relevance(Attending):
         NotApplicable: An operation has no rule.
     """
 
+    samples_second = False  # whether the network's streams are [s, n, D]
+
     def operate(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         """What an operation gives, with its rule where relevance comes by."""
         tensors = [a for a in args if isinstance(a, Tensor)]
         moving = [a for a in tensors if a.requires_grad]
-        if not moving or name in MOVES:
-            result = func(*args, **kwargs)
-            if name in MOVES or not _carries(result):
-                return result
-        elif name == "linear":
+        if name == "linear" and moving:
             return _linear(*args, **kwargs)
-        elif name in PRODUCTS and len(tensors) == 2:
-            return _Shares.apply(lambda *factors: func(*_put(args, factors), **kwargs), *tensors)  # type: ignore[no-untyped-call]
-        elif name in SUMS and len(tensors) == 1:
-            return _Shares.apply(lambda x: func(x, *args[1:], **kwargs), *tensors)  # type: ignore[no-untyped-call]
-        elif name in ("add", "add_") and _are_branches(tensors) and not kwargs:
-            return _Branches.apply(*tensors, name == "add_")  # type: ignore[no-untyped-call]
-        elif len(moving) == 1 and name in {*THROUGH, "add", "mul", "div"}:
+        if name in PRODUCTS and moving and len(tensors) == 2:
+            return _Shares.apply(  # type: ignore[no-untyped-call]
+                lambda *factors: func(*_put(args, factors), **kwargs), *tensors
+            )
+        if name in SUMS and moving:
+            return _Shares.apply(  # type: ignore[no-untyped-call]
+                lambda x: func(x, *args[1:], **kwargs), *tensors
+            )
+        if name == "add" and moving and _are_branches(tensors) and not kwargs:
+            axis = int(self.samples_second and tensors[0].ndim == 3)
+            return _Branches.apply(*tensors, axis)  # type: ignore[no-untyped-call]
+        alone = len(moving) == 1 and (name != "div" or moving[0] is args[0])
+        if alone and name in {*THROUGH, "add", "mul", "div"}:
             still = [a.detach() if isinstance(a, Tensor) else a for a in args]
             value = func(*still, **kwargs)
             if value.shape == moving[0].shape:
                 return _Through.apply(moving[0], value)  # type: ignore[no-untyped-call]
+        result = func(*args, **kwargs)
+        if name in MOVES or not _carries(result):
+            return result
         raise NotApplicable(
             f"There is no rule of relevance for the operation `{name}` of this network."
         )
@@ -131,21 +138,19 @@ class _Branches(Function):
     """To both branches of a residual sum by their absolute shares, sample by sample."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, in_place: bool) -> Tensor:
-        ctx.save_for_backward(a.clone() if in_place else a, b)
-        if not in_place:
-            return a + b
-        ctx.mark_dirty(a)
-        return a.add_(b)
+    def forward(ctx: Any, a: Tensor, b: Tensor, axis: int) -> Tensor:
+        ctx.others = [i for i in range(a.ndim) if i != axis]
+        ctx.save_for_backward(a, b)
+        return a + b
 
     @staticmethod
     def backward(ctx: Any, *relevance: Tensor) -> Any:
         branches = ctx.saved_tensors
         each = _divide(relevance[0], branches[0] + branches[1])
         parts = [branch * each for branch in branches]
-        sums = [_total(part) for part in parts]
+        sums = [part.sum(ctx.others, keepdim=True) for part in parts]
         weight = sums[0].abs() + sums[1].abs()
-        whole = _total(relevance[0])
+        whole = relevance[0].sum(ctx.others, keepdim=True)
         scaled = [
             part * _divide(_divide(own.abs(), weight) * whole, own)
             for part, own in zip(parts, sums, strict=True)
@@ -163,8 +168,3 @@ class _Through(Function):
     @staticmethod
     def backward(ctx: Any, *relevance: Tensor) -> Any:
         return relevance[0], None
-
-
-def _total(values: Tensor) -> Tensor:
-    """The sum over each sample, shaped to multiply with it."""
-    return values.flatten(1).sum(1).reshape(-1, *[1] * (values.ndim - 1))
