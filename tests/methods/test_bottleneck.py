@@ -204,9 +204,10 @@ class Again(nn.Module):
 
 @pytest.mark.parametrize("name", ["iba", "input_iba"])
 def test_layers_without_a_bottleneck_are_refused(name):
-    x, y = make_images(4)
+    net, (x, y) = Again(), make_images(4)
     with pytest.raises(assay.InputError, match="runs several times"):
-        assay.explain(Again(), x, y, name, layer="relu")
+        assay.explain(net, x, y, name, layer="relu")
+    assert not any(m._forward_hooks for m in net.modules())
     model = assay.model(make_net(), cam_reshape=(8, 8))
     with pytest.raises(assay.NotApplicable, match="class token"):
         assay.explain(model, x, y, name, layer="relu2")

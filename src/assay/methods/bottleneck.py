@@ -16,6 +16,7 @@ from assay.interventions import micro_batches
 from assay.methods.adversary import adversary_rows, generated_mask
 from assay.methods.cam import enlarge, find_layer, outputs
 from assay.methods.statistics import usual
+from assay.models.prepare import channels_last
 from assay.registry import Passes, method
 from assay.tokens import hooked
 from assay.types import Batch, Model
@@ -178,8 +179,10 @@ def loss_gradient(
     """How each noisy copy of the layer's output, or of the input, changes the cross entropy."""
     parts, size = [], min(model.micro_batch, len(mixed))
     for _, rows, asked in micro_batches(1, len(mixed), size, mixed.device):
-        given = mixed[rows].requires_grad_(True)
-        inputs = sample.inputs.expand(len(rows), *sample.inputs.shape[1:])
+        given, inputs = mixed[rows], sample.inputs.expand(len(rows), *sample.inputs.shape[1:])
+        if model.channels_last:
+            given, inputs = channels_last(given), channels_last(inputs)
+        given.requires_grad_(True)
         with torch.enable_grad():
             if module is None:
                 logits = model.logits(inputs, at=given.clone())  # it may work in place
