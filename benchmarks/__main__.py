@@ -73,6 +73,8 @@ METHODS: list[Any] = [
     "cam",
     {"smooth_gradcam_pp": {"samples": 4}},
     {"scorecam": {"layer": "layer1"}},
+    {"iba": {"steps": 2, "samples": 8}},
+    {"input_iba": {"steps": 2, "samples": 8, "feature_steps": 1, "epochs": 1, "synthetic": 16}},
     "occlusion",
     {"rise": {"masks": 40}},
     {"rise_uniform": {"masks": 40}},

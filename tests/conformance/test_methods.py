@@ -28,6 +28,11 @@ VARIANTS = {
         {"units": "elements", "spread": "share", "output": "probability"},
     ],
     **{name: [{"masks": 20, "side": 4, "normalise": True}] for name in ("rise", "rise_uniform")},
+    "iba": [{"steps": 2, "samples": 2, "layer": "relu1", "beta": 0.1, "estimate": 3}],
+    "input_iba": [
+        {"steps": 2, "samples": 2, "feature_steps": 1, "epochs": 2, "synthetic": 33,
+         "variant": "code"},
+    ],
     "rect": [{"of": "gradcam", "side": 3}],
     "pooling": [{"of": "occlusion", "bands": 3}],
     "rollout": [{"start": 1, "resize": "bilinear", "noise": {"samples": 2}}],
