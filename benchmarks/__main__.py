@@ -68,6 +68,8 @@ METHODS: list[Any] = [
     "guided_backprop",
     "deconvolution",
     "guided_gradcam",
+    "deeplift",
+    {"deepshap": {"baselines": 2}},
     "gradcam",
     "gradcam_pp",
     "xgradcam",

@@ -16,6 +16,8 @@ VARIANTS = {
         {"steps": 3, "baseline": "uniform"}, {"steps": 3, "output": "probability"},
     ],
     "saliency": [{"output": "log_odds"}, {"abs": True}, {"reduce": "square"}],
+    "deeplift": [{"baseline": "uniform"}, {"output": "log_odds"}, {"noise": {"samples": 2}}],
+    "deepshap": [{"baselines": 3, "output": "probability"}],
     "gradcam": [{"relu": False}, {"layer": "relu1"}, {"noise": {"samples": 3}}],
     **{name: [{"steps": 3, "noise": {"samples": 2}}] for name in ("ig_sg", "ig_sg_sq", "ig_var")},
     "vargrad": [{"noise": {"samples": 3, "sigma": 0.5, "relative": False}}],
