@@ -70,6 +70,7 @@ METHODS: list[Any] = [
     "guided_gradcam",
     "deeplift",
     {"deepshap": {"baselines": 2}},
+    "lrp",
     "gradcam",
     "gradcam_pp",
     "xgradcam",

@@ -18,6 +18,9 @@ VARIANTS = {
     "saliency": [{"output": "log_odds"}, {"abs": True}, {"reduce": "square"}],
     "deeplift": [{"baseline": "uniform"}, {"output": "log_odds"}, {"noise": {"samples": 2}}],
     "deepshap": [{"baselines": 3, "output": "probability"}],
+    "lrp": [
+        {"rule": rule} for rule in ("zero", "epsilon", "epsilon_plus_flat", "epsilon_alpha_beta")
+    ] + [{"rule": "alpha_beta", "alpha": 1}, {"output": "log_odds"}, {"noise": {"samples": 2}}],
     "gradcam": [{"relu": False}, {"layer": "relu1"}, {"noise": {"samples": 3}}],
     **{name: [{"steps": 3, "noise": {"samples": 2}}] for name in ("ig_sg", "ig_sg_sq", "ig_var")},
     "vargrad": [{"noise": {"samples": 3, "sigma": 0.5, "relative": False}}],

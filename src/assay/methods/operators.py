@@ -40,3 +40,12 @@ LARGEST = (
     "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
 )  # fmt: skip
 SMALLEST = ("amin", "min", "minimum")
+# Of these, the ones networks have between their layers.
+ACTIVATIONS = (
+    "celu", "clamp", "clamp_max", "clamp_min", "elu", "gelu", "hardshrink", "hardsigmoid",
+    "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "logsigmoid", "mish", "neg", "positive",
+    "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus", "softshrink", "softsign",
+    "tanh", "tanhshrink", "threshold",
+)  # fmt: skip
+# They give shares between 0 and 1, by which something else is weighted.
+GATES = ("hardsigmoid", "sigmoid", "softmax")
