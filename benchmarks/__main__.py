@@ -68,6 +68,7 @@ METHODS: list[Any] = [
     "guided_backprop",
     "deconvolution",
     "guided_gradcam",
+    "excitation_backprop",
     "deeplift",
     {"deepshap": {"baselines": 2}},
     "lrp",

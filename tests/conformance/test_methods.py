@@ -17,6 +17,8 @@ VARIANTS = {
     ],
     "saliency": [{"output": "log_odds"}, {"abs": True}, {"reduce": "square"}],
     "deeplift": [{"baseline": "uniform"}, {"output": "log_odds"}, {"noise": {"samples": 2}}],
+    "guided_backprop": [{"noise": {"samples": 2}}],
+    "excitation_backprop": [{"contrastive": True}, {"layer": "relu1"}],
     "deepshap": [{"baselines": 3, "output": "probability"}],
     "lrp": [
         {"rule": rule} for rule in ("zero", "epsilon", "epsilon_plus_flat", "epsilon_alpha_beta")

@@ -9,7 +9,7 @@ import assay
 from methods.zoo import STYLES, make_zoo, zoo_images
 from small_worlds import make_images, make_net
 
-METHODS = ["guided_backprop", "deconvolution", "guided_gradcam"]
+METHODS = ["guided_backprop", "deconvolution", "guided_gradcam", "excitation_backprop"]
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -144,3 +144,69 @@ def test_guided_gradcam_is_the_product():
     guided, coarse = (assay.explain(net, x, y, n) for n in ("guided_backprop", "gradcam"))
     found = assay.explain(net, x, y, "guided_gradcam")
     assert torch.allclose(found, guided * coarse, atol=1e-6 * found.abs().max().item())
+
+
+def walk(x, w, p):
+    """The winning probabilities of one dense layer, unit by unit."""
+    found = torch.zeros_like(x)
+    for n in range(len(x)):
+        for j in range(len(w)):
+            excites = x[n].clamp(min=0) * w[j].clamp(min=0)
+            if excites.sum() > 0:
+                found[n] += p[n, j] * excites / excites.sum()
+    return found
+
+
+@pytest.mark.parametrize("contrastive", [False, True])
+def test_excitation_backprop_by_hand(contrastive):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(7, 9), nn.ReLU(), nn.Linear(9, 3)).double()
+    x, y = torch.randn(5, 7, dtype=torch.float64), torch.arange(5) % 3
+    top = F.one_hot(y, 3).double()
+    with torch.no_grad():
+        hidden = net[:2](x)
+        middle = walk(hidden, net[2].weight, top)
+        if contrastive:
+            middle = middle - walk(hidden, -net[2].weight, top)
+        expected = walk(x, net[0].weight, middle)
+    found = assay.explain(net, x, y, "excitation_backprop", contrastive=contrastive)
+    assert torch.allclose(found, expected, atol=1e-12)
+
+
+def test_walks_end_somewhere():
+    """Where everything excites, no probability is made or lost, by pools, sums, gates or norms."""
+    x, y = zoo_images()
+    net = make_zoo()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.abs_()
+    maps = assay.explain(net, x.abs(), y, "excitation_backprop")
+    assert bool((maps >= 0).all())
+    assert torch.allclose(maps.sum((1, 2)), torch.ones(3).double())
+
+
+def test_walks_may_end_at_a_layer():
+    x, y = zoo_images()
+    net = make_zoo()
+    inside = []
+    handle = net.conv2.register_forward_pre_hook(lambda _, given: inside.append(given[0]))
+    net(x)
+    handle.remove()
+
+    class Tail(nn.Module):
+        """What follows the first pool."""
+
+        def __init__(self):
+            super().__init__()
+            self.net = net
+            self.net.conv1, self.net.bn1 = nn.Identity(), nn.Identity()
+
+        def forward(self, x):
+            return self.net(x.repeat_interleave(2, 2).repeat_interleave(2, 3))
+
+    found = assay.explain(net, x, y, "excitation_backprop", layer="relus.0")
+    assert found.shape == (3, 8, 8)
+    coarse = assay.explain(Tail(), inside[0].detach(), y, "excitation_backprop")
+    assert torch.allclose(F.avg_pool2d(found[:, None], 2)[:, 0] * 4, coarse, atol=1e-12)
+    with pytest.raises(assay.NotApplicable, match="merged with the batch-norm"):
+        assay.explain(make_zoo(), x, y, "excitation_backprop", layer="conv1")

@@ -133,7 +133,7 @@ class Relevance(Override):
     def __init__(
         self, name: str, rule: Callable[[Layer], Share], epsilon: float, positive: bool = False
     ) -> None:
-        """`positive` shares sums out among what is positive in them only."""
+        """`positive` shares sums out among what is positive in them, constants left out."""
         self.rule, self.epsilon, self.positive = rule, epsilon, positive
         self.layers: list[Layer] = []
         self._made: Any = WeakTensorKeyDictionary()  # which layer gave a tensor
@@ -205,7 +205,7 @@ class Relevance(Override):
             return self._unknown(call)
         layer, x = self._made.get(call.inputs[0], (None, None))
         if layer is None or layer.units is None:
-            return self._proportional(call)
+            return self._unchanged(call) if self.positive else self._proportional(call)
         mean, variance = call.option(1, "running_mean"), call.option(2, "running_var")
         weight, bias = call.option(3, "weight"), call.option(4, "bias")
         scale = (variance + call.option(7, "eps", 1e-5)).rsqrt() * (1 if weight is None else weight)
@@ -218,9 +218,14 @@ class Relevance(Override):
     def _proportional(self, call: Call) -> Any:
         """Sums and means: each input by its part in the sum; constants keep theirs."""
         inputs = tuple(t.detach() for t in call.inputs)
-        if self.positive:
-            inputs = tuple(t.clamp(min=0) for t in inputs)
         value = call()
+        if self.positive:
+            shifted = len(inputs) == 1 and inputs[0].shape == value.shape
+            if call.name in ("add", "sub", "rsub") and shifted:
+                return self._unchanged(call)
+            if call.name in ("sub", "rsub"):
+                return self._unknown(call)
+            inputs = tuple(t.clamp(min=0) for t in inputs)
         total = call(*inputs) if self.positive else value.detach()
 
         def share(relevance: Tensor) -> tuple[Tensor, ...]:

@@ -1,5 +1,6 @@
-"""Methods that carry the gradient back through rectifiers by a rule of their own."""
+"""Methods that carry the gradient back through rectifiers, or shares of excitation, by a rule."""
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.methods.cam import gradcam
+from assay.errors import InputError, NotApplicable
+from assay.methods.cam import enlarge, find_layer, gradcam
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained
 from assay.methods.override import Call, Override, Rule, chunks, laid_out, logits_under, refusing
+from assay.methods.relevance import Relevance, excitation_rule
 from assay.registry import Passes, method
+from assay.tokens import hooked
 from assay.types import Batch, Model
 
 # Activations that stand where others have a rectifier: the rules say nothing of them, and without
@@ -136,3 +140,76 @@ def guided_gradcam(
     """
     coarse = gradcam(model, batch, layer=layer, relu=relu, output=output)
     return coarse[:, None] * guided_backprop(model, batch, output=output)
+
+
+def _excited(options: Mapping[str, Any]) -> Passes:
+    return Passes(forward=2, backward=2 if options["contrastive"] else 1)
+
+
+@method(
+    "excitation_backprop",
+    needs=lambda options: {"gradients"} if options["layer"] is None else {"gradients", "image"},
+    noise=True,
+    passes=_excited,
+    family="relevance",
+    cite="zhang2018",
+    title="Excitation backprop",
+)
+def excitation_backprop(
+    model: Model, batch: Batch, *, layer: Any = None, contrastive: bool = False
+) -> Tensor:
+    """How likely a walk from the class down through what excites it is to end at each input.
+
+    Formula: P_i = sum_j x_i+ w_ij+ / (sum_k x_k+ w_kj+) P_j, from P = 1 at the class; `contrastive`
+    subtracts the same with the last layer's weights negated: what excites all other classes.
+
+    Beside the paper: the walk ends at the input unless `layer` names an earlier end, as in the
+    paper; negative inputs excite nothing, and a walk without anywhere to go is lost. Batch-norms
+    are merged into the layer before them, sums share by what is positive in them, gates get
+    nothing.
+    """
+    x = points(model, batch)
+    module = None if layer is None else find_layer(model, layer)
+    parts: list[Tensor] = []
+    seen: list[Any] = []
+    for samples, _, asked in chunks(model, batch):
+        at = laid_out(model, x[samples])
+        mode = Relevance("Excitation backprop", lambda _: excitation_rule, 0, positive=True)
+        with contextlib.ExitStack() as stack:
+            if module is not None:
+                stack.enter_context(hooked(module, lambda _, __, output: seen.append(output)))
+            logits = logits_under(mode, model, batch.inputs[samples], at)
+        end = at if module is None else _spatial(seen)
+        top = torch.zeros_like(logits).scatter(1, batch.targets[samples][:, None], 1)
+        found = _walked(logits, end, top)
+        if contrastive:
+            last = mode.layers[-1]
+            last.weight = -last.weight
+            found = found - _walked(logits, end, top)
+        parts.append(found[:asked])
+    walks = torch.cat(parts)
+    return walks if module is None else enlarge(walks.sum(1), batch.map_shape)
+
+
+def _walked(logits: Tensor, end: Tensor, top: Tensor) -> Tensor:
+    (found,) = torch.autograd.grad(logits, end, top, retain_graph=True, allow_unused=True)
+    if found is None:
+        raise NotApplicable(
+            "The layer's output is merged with the batch-norm behind it, or leads nowhere: "
+            "name the layer that follows."
+        )
+    return found
+
+
+def _spatial(seen: list[Any]) -> Tensor:
+    """What the layer gave last."""
+    if not seen:
+        raise NotApplicable("The network does not use the layer named.")
+    output = seen[-1]
+    seen.clear()
+    if not isinstance(output, Tensor) or output.ndim != 4:
+        raise InputError(
+            f"Expected the layer to give [batch, channels, height, width], got "
+            f"{tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__}."
+        )
+    return output
