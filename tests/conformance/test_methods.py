@@ -16,6 +16,13 @@ VARIANTS = {
         {"steps": 3, "baseline": "uniform"}, {"steps": 3, "output": "probability"},
     ],
     "saliency": [{"output": "log_odds"}, {"abs": True}, {"reduce": "square"}],
+    "deeplift": [{"baseline": "uniform"}, {"output": "log_odds"}, {"noise": {"samples": 2}}],
+    "guided_backprop": [{"noise": {"samples": 2}}],
+    "excitation_backprop": [{"contrastive": True}, {"layer": "relu1"}],
+    "deepshap": [{"baselines": 3, "output": "probability"}],
+    "lrp": [
+        {"rule": rule} for rule in ("zero", "epsilon", "epsilon_plus_flat", "epsilon_alpha_beta")
+    ] + [{"rule": "alpha_beta", "alpha": 1}, {"output": "log_odds"}, {"noise": {"samples": 2}}],
     "gradcam": [{"relu": False}, {"layer": "relu1"}, {"noise": {"samples": 3}}],
     "gradcam_pp": [{"variant": "torchcam"}],
     "smooth_gradcam_pp": [{"variant": "torchcam", "layer": "relu1", "samples": 2}],
