@@ -72,8 +72,10 @@ METHODS: list[Any] = [
     "occlusion",
     {"rise": {"masks": 40}},
     {"rise_uniform": {"masks": 40}},
+    {"lime": {"samples": 41}},
+    {"kernel_shap": {"samples": 42}},
 ]
-INTERVENING_GOAL = 1.2  # of RISE and occlusion
+INTERVENING_GOAL = 1.2  # of occlusion, RISE, LIME and KernelSHAP
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,14 @@ VARIANTS = {
         {"units": "elements", "spread": "share", "output": "probability"},
     ],
     **{name: [{"masks": 20, "side": 4, "normalise": True}] for name in ("rise", "rise_uniform")},
+    "lime": [
+        {"samples": 40, "units": {"grid": {"side": 4}}, "ridge": 0, "distance": "euclidean"},
+        {"samples": 20, "units": "elements", "ridge": 0, "output": "log_odds"},
+    ],
+    "kernel_shap": [
+        {"samples": 32, "units": {"grid": {"side": 2}}, "fill": "uniform"},
+        {"samples": 75, "units": {"grid": {"side": 3}}, "output": "probability"},
+    ],
     "shuffled": [{"of": "gradcam"}, {"of": {"integrated_gradients": {"steps": 2}}}],
 }  # fmt: skip
 

@@ -23,10 +23,24 @@ from assay.errors import NotApplicable
 from assay.interventions import engine_of
 from assay.methods import attribute
 from assay.registry import Passes
-from assay.spec import choose_one
+from assay.spec import Choice, choose_one
 from assay.types import Batch
 
 ROUNDING = 1e-4  # of a method's largest value, for methods from outside
+# A method named without options is tried with these: its rules hold at any, and a check takes many
+# runs of five small samples.
+CHEAP = {
+    "lime": {"samples": 100},
+    "kernel_shap": {"samples": 100},
+    "extremal_perturbation": {"steps": 5},
+}
+
+
+def choose(item: Any) -> Choice:
+    """The method as it is tried."""
+    if isinstance(item, str) and item in CHEAP:
+        item = {item: CHEAP[item]}
+    return choose_one("method", item)
 
 
 def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
@@ -35,7 +49,7 @@ def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
     Raises:
         NotApplicable: It needs what the world does not have.
     """
-    choice = choose_one("method", item)
+    choice = choose(item)
     has = world.model.capabilities | {"labels", "truth", world.model.modality}
     needs = choice.plugin.required(choice.options)
     missing = needs - has
@@ -98,7 +112,7 @@ def a_seed_decides(world: World, item: Any) -> None:
 
 def passes_are_as_declared(world: World, item: Any) -> None:
     """The network passes are as many as `passes` declares, with the engine of a run at hand."""
-    choice, rows = choose_one("method", item), []
+    choice, rows = choose(item), []
     world.model.micro_batch = 1
     explain(world, item)
     engine = engine_of(world.model, world.batch)
@@ -124,7 +138,7 @@ def passes_are_as_declared(world: World, item: Any) -> None:
 
 
 def _same(one: Tensor, other: Tensor, item: Any) -> bool:
-    if not choose_one("method", item).plugin.own:
+    if not choose(item).plugin.own:
         return torch.equal(one, other)
     scale = float(other.abs().max()) if other.numel() else 0.0
     return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=ROUNDING * scale)
