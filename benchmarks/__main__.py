@@ -74,6 +74,7 @@ METHODS: list[Any] = [
     {"rise_uniform": {"masks": 40}},
     {"lime": {"samples": 41}},
     {"kernel_shap": {"samples": 42}},
+    {"extremal_perturbation": {"steps": 10}},
 ]
 INTERVENING_GOAL = 1.2  # of occlusion, RISE, LIME and KernelSHAP
 

@@ -32,6 +32,9 @@ VARIANTS = {
         {"samples": 32, "units": {"grid": {"side": 2}}, "fill": "uniform"},
         {"samples": 75, "units": {"grid": {"side": 3}}, "output": "probability"},
     ],
+    "extremal_perturbation": [
+        {"steps": 3, "area": [0.1, 0.4], "output": "log_odds"}, {"steps": 3, "variant": "delete"},
+    ],
     "shuffled": [{"of": "gradcam"}, {"of": {"integrated_gradients": {"steps": 2}}}],
 }  # fmt: skip
 
