@@ -91,8 +91,11 @@ METHODS: list[Any] = [
     "chefer_lrp",
     {"bt_head": {"steps": 5}},
     {"bt_token": {"steps": 5}},
+    {"lime": {"samples": 41}},
+    {"kernel_shap": {"samples": 42}},
+    {"extremal_perturbation": {"steps": 10}},
 ]
-INTERVENING_GOAL = 1.2  # of RISE and occlusion
+INTERVENING_GOAL = 1.2  # of occlusion, RISE, LIME and KernelSHAP
 ATTENTION_GOAL = 2.0  # relevance multiplies by positive and negative weights apart: four for two
 
 

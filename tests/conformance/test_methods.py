@@ -45,6 +45,17 @@ VARIANTS = {
     "rollout": [{"start": 1, "resize": "bilinear", "noise": {"samples": 2}}],
     "generic_attention": [{"form": "m4", "output": "probability"}],
     "bt_token": [{"steps": 2, "start": 1}],
+    "lime": [
+        {"samples": 40, "units": {"grid": {"side": 4}}, "ridge": 0, "distance": "euclidean"},
+        {"samples": 20, "units": "elements", "ridge": 0, "output": "log_odds"},
+    ],
+    "kernel_shap": [
+        {"samples": 32, "units": {"grid": {"side": 2}}, "fill": "uniform"},
+        {"samples": 75, "units": {"grid": {"side": 3}}, "output": "probability"},
+    ],
+    "extremal_perturbation": [
+        {"steps": 3, "area": [0.1, 0.4], "output": "log_odds"}, {"steps": 3, "variant": "delete"},
+    ],
     "shuffled": [{"of": "gradcam"}, {"of": {"integrated_gradients": {"steps": 2}}}],
 }  # fmt: skip
 

@@ -28,15 +28,22 @@ from assay.registry import Passes
 from assay.spec import Choice, choose_one
 from assay.types import Batch
 
-# Cheaper than the defaults where those take thousands of passes: the rules hold for either.
+# A method named without options is tried with these: its rules hold at any, and a check takes many
+# runs of five small samples.
 CHEAP: dict[str, dict[str, Any]] = {
+    "lime": {"samples": 100},
+    "kernel_shap": {"samples": 100},
+    "extremal_perturbation": {"steps": 5},
     "iba": {"steps": 3, "samples": 3},
-    "input_iba": {
-        "steps": 3, "samples": 3, "feature_steps": 2, "epochs": 1, "synthetic": 10,
-    },
-}  # fmt: skip
+    "input_iba": {"steps": 3, "samples": 3, "feature_steps": 2, "epochs": 1, "synthetic": 10},
+}
 
-ROUNDING = 1e-4  # of a method's largest value, for methods from outside
+
+def choose(item: Any) -> Choice:
+    """The method as it is tried."""
+    if isinstance(item, str) and item in CHEAP:
+        item = {item: CHEAP[item]}
+    return choose_one("method", item)
 
 
 def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
@@ -45,7 +52,7 @@ def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
     Raises:
         NotApplicable: It needs what the world does not have.
     """
-    choice = _choice(item)
+    choice = choose(item)
     has = world.model.capabilities | {"labels", "truth", world.model.modality}
     needs = choice.plugin.required(choice.options)
     missing = needs - has
@@ -110,7 +117,7 @@ def a_seed_decides(world: World, item: Any) -> None:
 
 def passes_are_as_declared(world: World, item: Any) -> None:
     """The network passes are as many as `passes` declares, with the engine of a run at hand."""
-    choice, rows = _choice(item), []
+    choice, rows = choose(item), []
     world.model.micro_batch = 1
     explain(world, item)
     engine = engine_of(world.model, world.batch)
@@ -135,13 +142,8 @@ def passes_are_as_declared(world: World, item: Any) -> None:
         )
 
 
-def _choice(item: Any) -> Choice:
-    cheap = CHEAP.get(item) if isinstance(item, str) else None
-    return choose_one("method", {item: cheap} if cheap else item)
-
-
 def _same(one: Tensor, other: Tensor, item: Any) -> bool:
-    if not choose_one("method", item).plugin.own:
+    if not choose(item).plugin.own:
         return torch.equal(one, other)
     scale = float(other.abs().max()) if other.numel() else 0.0
     return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=ROUNDING * scale)
