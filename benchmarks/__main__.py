@@ -72,6 +72,8 @@ METHODS: list[Any] = [
     "occlusion",
     {"rise": {"masks": 40}},
     {"rise_uniform": {"masks": 40}},
+    "bcos",
+    "bagnet",
 ]
 INTERVENING_GOAL = 1.2  # of RISE and occlusion
 

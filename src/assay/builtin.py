@@ -41,6 +41,8 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "model": (
         "assay.models.efficientnet_lite",
         "assay.models.cifar_resnet",
+        "assay.models.bcos",
+        "assay.models.bagnet",
         "assay.models.token_classifier",
     ),
 }

@@ -5,7 +5,10 @@ import difflib
 from assay.errors import InputError
 
 # What models and data are known to have; a model may declare more in its `has`.
-NEEDS = ("gradients", "classes", "spatial", "image", "vector", "text", "labels", "truth")
+NEEDS = (
+    "gradients", "classes", "spatial", "image", "vector", "text", "labels", "truth", "bcos",
+    "bagnet",
+)  # fmt: skip
 
 
 def check_needs(kind: str, name: str, needs: frozenset[str]) -> None:

@@ -13,6 +13,11 @@ from assay.hashing import hash_network
 from assay.pixels import Pixels, Preprocess
 from assay.tokens import Tokenize, Tokens
 
+# What a network that explains itself has: a mode in which a B-cos network is linear to autograd,
+# and what makes a network a bag of patches.
+EXPLANATION_MODES = ("explaining", "explanation_mode")
+BAG_OF_PATCHES = ("patch_logits", "receptive_field", "stride")
+
 
 @dataclass
 class Model:
@@ -46,8 +51,12 @@ class Model:
     @property
     def capabilities(self) -> frozenset[str]:
         """What a method may need of the model."""
-        spatial = self.cam_layer or any(isinstance(m, nn.Conv2d) for m in self.net.modules())
-        return self.has | ({"spatial"} if spatial else set())
+        seen = {
+            "spatial": self.cam_layer or any(isinstance(m, nn.Conv2d) for m in self.net.modules()),
+            "bcos": any(callable(getattr(self.net, mode, None)) for mode in EXPLANATION_MODES),
+            "bagnet": all(hasattr(self.net, part) for part in BAG_OF_PATCHES),
+        }
+        return self.has | {name for name, there in seen.items() if there}
 
     @property
     def device(self) -> torch.device:

@@ -13,6 +13,8 @@ from torch import Tensor
 from assay.conformance.worlds import (
     Fault,
     World,
+    bag_of_patches,
+    bcos_network,
     linear_image_model,
     linear_vector_model,
     small_image_network,
@@ -139,6 +141,8 @@ CHECKS = (
 )
 WORLDS = (
     small_image_network,
+    bcos_network,
+    bag_of_patches,
     linear_image_model,
     linear_vector_model,
     words_in_a_bag,
