@@ -65,7 +65,8 @@ def augment(x: Tensor, generator: torch.Generator) -> Tensor:
     moved = padded.permute(0, 2, 3, 1)[
         torch.arange(n, device=x.device)[:, None, None], rows[:, :, None], columns[:, None, :]
     ]
-    return moved.permute(0, 3, 1, 2)
+    # In the usual layout: torch's gradients of 1 x 1 filters with a stride crash in channels-last.
+    return moved.permute(0, 3, 1, 2).contiguous()
 
 
 def batches(
@@ -80,7 +81,7 @@ def batches(
 
 
 def loss_of(model: Model, logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy; for B-cos networks that of each class's own yes or no, as they are made for."""
+    """Cross-entropy; for B-cos networks that of each class's own yes or no, as published."""
     if "bcos" in model.capabilities:
         wanted = F.one_hot(labels, logits.shape[1]).to(logits.dtype)
         return F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").sum(1).mean()
@@ -136,12 +137,11 @@ def accuracy(model: Model, x: Tensor, y: Tensor, rows: int = 500) -> float:
 
 def save(model: Model, path: Path) -> None:
     """The weights in half precision, refused where they are too large or do not fit into it."""
-    halved = {k: v.half().cpu().contiguous() for k, v in model.net.state_dict().items()}
+    state = {k: v.cpu().contiguous() for k, v in model.net.state_dict().items()}
+    halved = {k: v.half() if v.is_floating_point() else v for k, v in state.items()}
     wrong = [k for k, v in halved.items() if not bool(torch.isfinite(v).all())]
     if wrong:
-        raise InputError(
-            f"Expected finite weights in half precision, got inf or NaN in {wrong[0]}."
-        )
+        raise InputError(f"Expected finite weights in half precision, got others in {wrong[0]}.")
     size = sum(v.numel() * v.element_size() for v in halved.values())
     if size > LARGEST:
         raise InputError(
