@@ -94,6 +94,8 @@ METHODS: list[Any] = [
     {"lime": {"samples": 41}},
     {"kernel_shap": {"samples": 42}},
     {"extremal_perturbation": {"steps": 10}},
+    "bcos",
+    "bagnet",
 ]
 INTERVENING_GOAL = 1.2  # of occlusion, RISE, LIME and KernelSHAP
 ATTENTION_GOAL = 2.0  # relevance multiplies by positive and negative weights apart: four for two
@@ -109,20 +111,24 @@ class Setting:
     protocol_goal: float
     method_goal: float
     imputing_goal: float  # of protocols that also solve a linear system for every row
+    only: tuple[str, ...] = ()  # what alone is measured here; otherwise all that applies
 
 
 def settings() -> list[Setting]:
-    """EfficientNet-Lite0 at 224 pixels, ResNet-20 and a small ViT at 32, on noise.
+    """EfficientNet-Lite0 at 224 pixels, ResNet-20 at 32, and networks for methods of their own.
 
-    The ViT is there for the methods that need attention, the others for all else.
+    The ViT is there for the methods that need attention, the last two explain themselves.
     """
     lite = get("model", "efficientnet_lite0").function()
     resnet = Model(CifarResNet(20).eval(), "resnet20")
     vit = Model(SmallViT().eval(), "small_vit")
+    bcos, bag = (get("model", name).function() for name in ("bcos_resnet", "bagnet"))
     return [
         Setting("EfficientNet-Lite0, 224", lite, _batch(lite, 2, 224), 1.10, 1.15, 2.3),
         Setting("ResNet-20, 32", resnet, _batch(resnet, 32, 32), 1.15, 1.15, 1.7),
         Setting("Small ViT, 32", vit, _batch(vit, 32, 32), 1.15, ATTENTION_GOAL, 1.7),
+        Setting("B-cos ResNet-20, 32", bcos, _batch(bcos, 32, 32), 1.15, 1.15, 1.7, ("bcos",)),
+        Setting("BagNet-9, 32", bag, _batch(bag, 32, 32), 1.15, 1.15, 1.7, ("bagnet",)),
     ]
 
 
@@ -196,6 +202,8 @@ def bench_method(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any
             attribute(model, engine.lent(), choice)
 
         return bench_engine(setting, choice.label, ask, INTERVENING_GOAL, rounds)
+    if choice.plugin.name == "bagnet":
+        return bench_patches(setting, choice, rounds)
     rows = (choice.passes.forward or 0) * len(batch)
     point = batch.inputs[torch.arange(model.micro_batch) % len(batch)]
     targets = batch.targets[torch.arange(model.micro_batch) % len(batch)]
@@ -219,6 +227,25 @@ def bench_method(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any
     return _row(setting, choice.label, rows, seconds, setting.method_goal)
 
 
+def bench_patches(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any]:
+    """A map of patches against a bare loop over the shifted images it was made of."""
+    model, made = setting.model, []
+    net: Any = model.net
+    plain = net.patch_logits
+    net.patch_logits = lambda x: made.append(x) or plain(x)
+    attribute(model, setting.batch, choice)
+    del net.patch_logits
+    seconds = in_turns(
+        {
+            "ours": lambda: attribute(model, setting.batch, choice),
+            "floor": lambda: [net.patch_logits(x) for x in made],
+            "plain": lambda: [net.patch_logits(x.contiguous()) for x in made],
+        },
+        rounds,
+    )
+    return _row(setting, choice.label, sum(map(len, made)), seconds, setting.method_goal)
+
+
 def _row(
     setting: Setting, label: str, rows: int, seconds: dict[str, list[float]], goal: float
 ) -> dict[str, Any]:
@@ -239,8 +266,15 @@ def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[
     """Every protocol and method that is asked for."""
 
     def chosen(kind: str, items: list[Any]) -> list[Choice]:
+        has = {*setting.model.capabilities, "image", "labels"}
         choices = [choose_one(kind, item) for item in items]
-        return [c for c in choices if not given.only or c.plugin.name in given.only.split(",")]
+        choices = [c for c in choices if c.plugin.required(c.options) <= has]
+        return [
+            c
+            for c in choices
+            if (not given.only or c.plugin.name in given.only.split(","))
+            and (not setting.only or c.plugin.name in setting.only)
+        ]
 
     transformer = "attention" in setting.model.capabilities
     methods = [

@@ -42,6 +42,8 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.models.efficientnet_lite",
         "assay.models.cifar_resnet",
         "assay.models.small_vit",
+        "assay.models.bcos",
+        "assay.models.bagnet",
         "assay.models.token_classifier",
     ),
 }

@@ -7,6 +7,7 @@ from assay.errors import InputError
 # What models and data are known to have; a model may declare more in its `has`.
 NEEDS = (
     "gradients", "classes", "spatial", "attention", "image", "vector", "text", "labels", "truth",
+    "bcos", "bagnet",
 )  # fmt: skip
 
 

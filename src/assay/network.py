@@ -17,6 +17,11 @@ from assay.tokens import Tokenize, Tokens
 # tokens, or a function from the layer's output to [B, C, h, w].
 Reshape = tuple[int, int] | Callable[[Tensor], Tensor]
 
+# What a network that explains itself has: a mode in which a B-cos network is linear to autograd,
+# and what makes a network a bag of patches.
+EXPLANATION_MODES = ("explaining", "explanation_mode")
+BAG_OF_PATCHES = ("patch_logits", "receptive_field", "stride")
+
 
 def has_attention(module: nn.Module) -> bool:
     """Whether some part of a network calls itself attention; a model may say so in its `has`."""
@@ -57,9 +62,13 @@ class Model:
     def capabilities(self) -> frozenset[str]:
         """What a method may need of the model."""
         named = self.cam_layer or self.cam_reshape
-        spatial = named or any(isinstance(m, nn.Conv2d) for m in self.net.modules())
-        found = {"spatial": spatial, "attention": has_attention(self.net)}
-        return self.has | {name for name, there in found.items() if there}
+        seen = {
+            "spatial": named or any(isinstance(m, nn.Conv2d) for m in self.net.modules()),
+            "attention": has_attention(self.net),
+            "bcos": any(callable(getattr(self.net, mode, None)) for mode in EXPLANATION_MODES),
+            "bagnet": all(hasattr(self.net, part) for part in BAG_OF_PATCHES),
+        }
+        return self.has | {name for name, there in seen.items() if there}
 
     @property
     def device(self) -> torch.device:

@@ -13,6 +13,8 @@ from torch import Tensor
 from assay.conformance.worlds import (
     Fault,
     World,
+    bag_of_patches,
+    bcos_network,
     linear_image_model,
     linear_vector_model,
     patches_in_a_transformer,
@@ -27,6 +29,8 @@ from assay.methods import attribute
 from assay.registry import Passes
 from assay.spec import Choice, choose_one
 from assay.types import Batch
+
+ROUNDING = 1e-4  # of a method's largest value, for methods from outside
 
 # A method named without options is tried with these: its rules hold at any, and a check takes many
 # runs of five small samples.
@@ -158,6 +162,8 @@ CHECKS = (
 )
 WORLDS = (
     small_image_network,
+    bcos_network,
+    bag_of_patches,
     linear_image_model,
     linear_vector_model,
     words_in_a_bag,

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from assay.data.memory import as_dataset
+from assay.models.bagnet import LAYOUTS, BagNet
+from assay.models.bcos import BcosResNet
 from assay.models.prepare import prepare_network
 from assay.models.small_vit import SmallViT
 from assay.models.token_classifier import PAD, SPECIAL, TokenClassifier, Vocabulary
@@ -88,6 +90,36 @@ def make_net(seed: int = 0, classes: int = 4) -> SmallNet:
     return net.eval()
 
 
+def make_bcos(seed: int = 0, classes: int = 4) -> BcosResNet:
+    """A small B-cos network for pixels in [0, 1]."""
+    torch.manual_seed(seed)
+    net = BcosResNet(depth=8, width=4, classes=classes)
+    _settle(net, torch.rand(8, 3, 8, 8))
+    return net
+
+
+def make_bagnet(seed: int = 0, classes: int = 4, field: int = 5) -> BagNet:
+    """A small bag of patches of `field` pixels."""
+    torch.manual_seed(seed)
+    layout, few = LAYOUTS[field], (1,) * len(LAYOUTS[field].blocks)
+    net = BagNet(classes, 2, layout.kernels, layout.strides, few)
+    _settle(net, torch.randn(8, 3, field + 4, field + 4))
+    return net
+
+
+def _settle(net: nn.Module, images: Tensor) -> None:
+    """Let every batch-norm take its statistics from some images, so that no answer fades away."""
+    norms: list[Any] = [m for m in net.modules() if hasattr(m, "momentum")]
+    before = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 1.0
+    with torch.no_grad():
+        net.train()(images)
+    net.eval()
+    for norm, momentum in zip(norms, before, strict=True):
+        norm.momentum = momentum
+
+
 def make_images(n: int, seed: int = 1, size: int = 16) -> tuple[Tensor, Tensor]:
     """Noise and labels below 4."""
     generator = torch.Generator().manual_seed(seed)
@@ -117,6 +149,18 @@ def linear_image_model() -> World:
     """Five images under f(x) = w x; the truth is w x."""
     net, (x, y) = LinearImages(), make_images(5, size=8)
     return _world(net, x, y % 3, (x * net.weight[y % 3]).sum(1).detach())
+
+
+def bcos_network() -> World:
+    """Five images in [0, 1] under a small B-cos network; the truth is noise."""
+    x, y = make_images(5, size=8)
+    return _world(make_bcos(), x.sigmoid(), y, x.mean(1))
+
+
+def bag_of_patches() -> World:
+    """Five images under a small BagNet; the truth is noise."""
+    x, y = make_images(5, size=12)
+    return _world(make_bagnet(), x, y, x.mean(1))
 
 
 def linear_vector_model() -> World:
