@@ -27,6 +27,7 @@ TITLES = {
         "cam": "Class activation maps",
         "perturbation": "Perturbation",
         "controls": "Controls",
+        "elsewhere": "Maps computed elsewhere",
     },
     "protocol": {
         "curves": "Curves",

@@ -33,7 +33,7 @@ ORDER = [
     {"environments"},
     {"protocols"},
     {"plan"},
-    {"shelf", "scoring"},
+    {"shelf", "scoring", "checking"},
     {"previews", "forecast", "shard", "executors", "manifest", "run"},
     {"budget"},
     {"api"},
@@ -135,7 +135,7 @@ def test_files_stay_readable() -> None:
 
 
 def test_every_method_and_protocol_is_benchmarked():
-    """Controls run no network; everything else is held against the floor."""
+    """Controls and maps of a file run no network; the others are held against the floor."""
     spec = importlib.util.spec_from_file_location(
         "bench", Path(__file__).parents[1] / "benchmarks" / "__main__.py"
     )
@@ -143,7 +143,7 @@ def test_every_method_and_protocol_is_benchmarked():
     sys.modules["bench"] = bench
     spec.loader.exec_module(bench)
     measured = {choose_one("method", item).plugin.name for item in bench.METHODS}
-    methods = {m.name for m in registry.everything("method") if not m.control}
+    methods = {m.name for m in registry.everything("method") if not m.control} - {"maps"}
     assert measured == methods
     measured = {
         choose_one("protocol", item).plugin.name for item in (*bench.PROTOCOLS, *bench.IMPUTING)

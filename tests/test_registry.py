@@ -159,7 +159,7 @@ class TestSuites:
             ("datasetts: [a]", "Did you mean `datasets`"),
             ("datasets: [a]\nmodels: [b]\nmethods: []\nprotocols: [d]", "methods"),
             ("datasets: [a]\nmodels: [b]\nmethods: [c]\nprotocols: [d]\nlimit: 0", "limit"),
-            ("datasets: [a]\nmodels: [b]\nmethods: [c]\nprotocols: [d]\ntarget: x", "target"),
+            ("datasets: [a]\nmodels: [b]\nmethods: [c]\nprotocols: [d]\ntarget: -1", "target"),
         ],
     )
     def test_mistakes_are_named(self, text, message):

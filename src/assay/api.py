@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,7 @@ FAST_PROTOCOLS: tuple[Any, ...] = (
     "single_deletion", {"sensitivity_n": {"subsets": 20}}, {"infidelity": {"stride": 1 / 7}},
 )  # fmt: skip
 
-Target = Literal["label", "predicted"]
+Target = int | str  # `label`, `predicted`, or a class by its number or name
 
 
 def benchmark(
@@ -75,7 +75,8 @@ def benchmark(
         protocols: Names or `{name: options}`. By default a fast set of what applies.
         seed: The seed of everything random.
         out: A folder to keep the run in and to continue it from; by default a temporary one.
-        target: The class that is explained: `label` or `predicted`.
+        target: The class that is explained: `label`, `predicted`, or one class by its number or
+            name.
         limit: At most this many samples.
         budget: A time, `"10min"` or seconds: fewer samples, then fewer steps and sets are taken, so
             that the run is expected to fit; the notes of the results say which.
@@ -244,7 +245,7 @@ def _spec(
             "protocols": _fast(FAST_PROTOCOLS, "protocol", model, dataset)
             if protocols is None
             else _items(protocols),
-            "target": target if "labels" in dataset.has else "predicted",
+            "target": "predicted" if target == "label" and "labels" not in dataset.has else target,
             "seeds": [seed],
             "limit": limit,
         }

@@ -13,7 +13,7 @@ from assay import registry
 from assay.api import explain, score
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.manifest import hardly_above_chance
-from assay.picture import Picture, read_picture
+from assay.picture import Picture, read_picture, refuse_maps
 from assay.ranking.leaderboard import Leaderboard
 from assay.report.words import Words
 from assay.results import Results
@@ -36,6 +36,7 @@ def explain_best(
     picture = read_picture(path, model_item, target)
     place = _first(results, _same_model(results, picture.model))
     item = _item(results, "method", place.method)
+    refuse_maps(item)
     maps = explain(picture.model, picture.inputs, [picture.target], item)
     said = [
         picture.said,

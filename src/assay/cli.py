@@ -13,6 +13,7 @@ from assay.commands.printing import (
     forecast_table,
     print_accuracy,
     print_answer,
+    print_checks,
     print_failures,
     print_not_applicable,
     print_notes,
@@ -104,7 +105,8 @@ def run(
     methods: Annotated[
         str | None,
         typer.Option(
-            help=f"Names or ./file.py:function, by commas. Else {METHODS.replace(',', ', ')}."
+            help="Names, ./file.py:function, or maps in a .npy, .npz or .safetensors, by commas. "
+            f"Else {METHODS.replace(',', ', ')}."
         ),
     ] = None,
     protocols: Annotated[
@@ -121,7 +123,9 @@ def run(
         str | None,
         typer.Option(help="Names of the classes in the order of the outputs, by commas."),
     ] = None,
-    target: Annotated[str, typer.Option(help="The class explained: label or predicted.")] = "label",
+    target: Annotated[
+        str, typer.Option(help="The class explained: label, predicted, or its number or name.")
+    ] = "label",
 ) -> None:
     """Run a suite, or a model and data of your own; run it again to continue where it stopped."""
     from assay.spec import read_suite
@@ -250,6 +254,7 @@ def _run(
         Console(stderr=True).print("Stopped. The same command goes on where it stopped.")
         raise SystemExit(INTERRUPTED) from None
     print_answer(console, results)
+    print_checks(console, results)
     print_not_applicable(console, results)
     page = results.report()
     console.print(f"The page: {page}", markup=False, soft_wrap=True)

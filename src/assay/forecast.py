@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from assay.absent import Absent
+from assay.checking import check_passes
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.features import Features, elements
 from assay.interventions import Arrays, Columns, Engine, Shelf
-from assay.methods import explain_again, forward_passes, other_maps, raw_map
+from assay.methods import MAPS_HASH, attribute, explain_again, forward_passes, other_maps, raw_map
 from assay.methods.gradients import gradients
 from assay.models.prepare import LOOK, channels_last, prepare_network
 from assay.plan import Plan, Shard
@@ -37,6 +38,7 @@ class Forecast:
     forward_calls: dict[str, int] = field(default_factory=dict)  # by model, in micro-batches
     gradient_calls: dict[str, int] = field(default_factory=dict)
     imputed_calls: dict[str, int] = field(default_factory=dict)  # of the forward ones
+    unknown: list[str] = field(default_factory=list)  # methods whose cost nobody can foretell
     looks: int = 0  # each process looks at each network once
     work: int = 0  # rows, backward passes counted double: the progress bar's total
     seconds: float | None = None
@@ -49,6 +51,7 @@ class Forecast:
             mine = getattr(self, name)
             for key, count in getattr(part, name).items():
                 mine[key] = mine.get(key, 0) + count
+        self.unknown = list(dict.fromkeys([*self.unknown, *part.unknown]))
         self.work += part.work
 
     @property
@@ -65,9 +68,10 @@ class Forecast:
         """The sums, in one line."""
         time = "" if self.seconds is None else f", about {self.seconds:.0f} s"
         shared = sum(self.shared.values())
+        rest = f", and what {', '.join(self.unknown)} will need" if self.unknown else ""
         return (
             f"{self.forwards:,} forward passes in {self.calls:,} calls, "
-            f"{shared:,} of them shared by all methods{time}"
+            f"{shared:,} of them shared by all methods{time}{rest}"
         )
 
 
@@ -140,6 +144,7 @@ def forecast(
     shards: Sequence[Shard],
     done: Callable[[Shard, Choice, Choice], bool],
     explained: Callable[[Shard, Choice], bool],
+    checked: Callable[[Shard, Choice], bool],
     shelf: Callable[[Shard], Shelf],
 ) -> Forecast:
     """Rehearse these shards; what is finished or on the shelf costs nothing.
@@ -158,9 +163,12 @@ def forecast(
         if any(wanted.values()):
             everyone = len(shard.samples)
             first = 1 if plan.models[shard.model].tokens is None else everyone
-            part, ragged = _rehearse(plan, shard, first, wanted, explained, shelf(shard))
+            working = [m for m in plan.methods if wanted[m.label] and not explained(shard, m)]
+            asked = {m.label for m in working}
+            due = {m.label for m in working if not checked(shard, m)}
+            part, ragged = _rehearse(plan, shard, first, wanted, asked, due, shelf(shard))
             if ragged and first < everyone:
-                part, _ = _rehearse(plan, shard, everyone, wanted, explained, shelf(shard))
+                part, _ = _rehearse(plan, shard, everyone, wanted, asked, due, shelf(shard))
             total.add(part)
     return total
 
@@ -170,7 +178,8 @@ def _rehearse(
     shard: Shard,
     samples: int,
     wanted: dict[str, list[Choice]],
-    explained: Callable[[Shard, Choice], bool],
+    unexplained: set[str],
+    unchecked: set[str],
     shelf: Shelf,
 ) -> tuple[Forecast, bool]:
     """What a shard costs, from its first samples, and whether others may cost more or less."""
@@ -196,6 +205,7 @@ def _rehearse(
 
     take("clean", total.rows)
     formula = ""  # the last method's: its neighbours that only reduce it differently are free
+    checks: set[str] = set()
     for method in plan.methods:
         if not wanted[method.label] or plan.missing(shard, method):
             continue
@@ -203,7 +213,14 @@ def _rehearse(
             if kind == "fill" and method.options[option] is not None:
                 with contextlib.suppress(NotApplicable):
                     make_removal(engine.batch, method.options[option])
-        if not explained(shard, method) and method.formula_key != formula:
+        if MAPS_HASH in method.options:  # maps that do not fit the data stop the run now
+            everyone = batch.inputs[:1].expand(size, *batch.inputs.shape[1:])
+            whole = replace(batch, ids=shard.samples, inputs=everyone)
+            _try(partial(attribute, model, whole, method))
+        if method.label in unchecked and method.formula_key not in checks:
+            checks.add(method.formula_key)
+            _checking(total, method, shard, model)
+        if method.label in unexplained and method.formula_key != formula:
             formula = method.formula_key
             if method.intervening:
                 _try(partial(raw_map, model, engine.lent(), method))
@@ -269,10 +286,21 @@ def _partner(
 def _explaining(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
     """All samples of a shard are explained once."""
     passes, size = method.passes, len(shard.samples)
+    if forward_passes(method) is None and method.label not in total.unknown:
+        total.unknown.append(method.label)
     rows = (passes.forward or 0) * size
     total.method_rows[method.label] = total.method_rows.get(method.label, 0) + rows
     _calls(total.gradient_calls, shard.model, rows, model)
-    total.work += rows + 2 * passes.backward * size
+    total.work += rows + 2 * (passes.backward or 0) * size
+
+
+def _checking(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
+    """All maps of a shard are held against what their formula promises, once."""
+    passes, size = check_passes(method), len(shard.samples)
+    total.method_rows[method.label] = total.method_rows.get(method.label, 0) + passes * size
+    for _ in range(passes):
+        _calls(total.forward_calls, shard.model, size, model)
+    total.work += passes * size
 
 
 def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:

@@ -249,6 +249,12 @@ def engine_of(model: Model, batch: Batch) -> Engine:
     return lender if lender.batch.inputs is batch.inputs else lender.fork(batch)
 
 
+def counter_of(batch: Batch) -> Callable[[int], None]:
+    """Told of passes that nobody could foretell, it counts them in the run that lent the batch."""
+    lender: Engine | None = batch.extra.get("engine")
+    return (lambda rows: None) if lender is None else lender.counter.add
+
+
 def intervention(
     batch: Batch, units: Any, fill: FillChoice, output: str, how: str = "alone"
 ) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ def _describe_shard(plan: Plan, shard: Shard) -> dict[str, Any]:
         "seed": shard.seed,
         "samples": list(shard.samples),
         "maps": {m.label: plan.maps_key(shard, m) for m in plan.methods},
+        "checks": {m.label: plan.checks_key(shard, m) for m in plan.methods if m.check},
         "cells": [plan.cell(shard, m, p) for p in plan.protocols for m in plan.methods],
     }
 
@@ -96,6 +97,7 @@ def _describe_method(choice: Choice) -> dict[str, Any]:
     return {
         **_describe(choice), "control": choice.plugin.control,
         "forward": passes.forward, "backward": passes.backward,
+        "check": choice.check.name if choice.check else "",
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ def own_suite(told: Mapping[str, Any], target: str = "label") -> Spec:
     Args:
         told: `model`, `data`, `weights`, `methods`, `protocols`, `size`, `resize`, `mean`, `std`
             and `classes` as the command line has them; None where nothing was said.
-        target: The class explained.
+        target: The class explained: `label`, `predicted`, or a class by its number or name.
 
     Raises:
         InputError: Model or data are not said, or an argument is not what was expected.
@@ -34,9 +34,9 @@ def own_suite(told: Mapping[str, Any], target: str = "label") -> Spec:
         {
             "datasets": [dataset_item(data, classes)],
             "models": [model_item(model, {**told, "classes": classes})],
-            "methods": _words(told["methods"] or METHODS),
+            "methods": [method_item(word) for word in _words(told["methods"] or METHODS) or ()],
             "protocols": _words(told["protocols"] or PROTOCOLS),
-            "target": target,
+            "target": int(target) if target.isdecimal() else target,
         },
         "the command",
     )
@@ -57,6 +57,12 @@ def model_item(model: str, told: Mapping[str, Any]) -> Any:
     }
     options = {name: value for name, value in described.items() if value is not None}
     return {model: options} if options else model
+
+
+def method_item(word: str) -> Any:
+    """A method as a suite writes it; a file of arrays holds maps."""
+    holds_maps = Path(word).suffix.lower() in (".npy", ".npz", ".safetensors")
+    return {"maps": {"path": word}} if holds_maps else word
 
 
 def dataset_item(data: str, classes: list[str] | None = None) -> Any:

@@ -8,6 +8,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from assay import registry
 from assay.api import explain
 from assay.errors import InputError, PrerequisiteError
 from assay.plan import build_one
@@ -96,6 +97,19 @@ def _read(path: str | Path, prepare: Prepare) -> Tensor:
         raise InputError(f"Expected an image in `{path}`: {error}.") from error
 
 
+def refuse_maps(method: Any) -> None:
+    """Maps computed elsewhere hold nothing of a picture that was not among their samples.
+
+    Raises:
+        InputError: The method only looks maps up.
+    """
+    if registry.pick(method)[0] == "maps":
+        raise InputError(
+            "Expected a method that can explain a new picture or text; `maps` only looks up what "
+            "was computed for the samples of a dataset. Name another with `--method`."
+        )
+
+
 def explain_picture(
     path: str | Path, model_item: Any, method: str | None, target: int | None
 ) -> tuple[str, Image.Image | Words]:
@@ -106,5 +120,6 @@ def explain_picture(
     """
     picture = read_picture(path, model_item, target)
     chosen = method or picture.usual_method
+    refuse_maps(chosen)
     values = explain(picture.model, picture.inputs, [picture.target], chosen)[0]
     return f"{picture.said} Explained with {chosen}.", picture.over(values)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from assay import registry
-from assay.data.classes import agree
+from assay.data.classes import agree, class_number
 from assay.data.memory import as_dataset
 from assay.errors import InputError
 from assay.models.factory import build_model
@@ -78,6 +78,13 @@ class Plan:
         cuts = [*starts, len(ids)]
         return [ids[a:b] for a, b in itertools.pairwise(cuts)]
 
+    def target(self, dataset: str, model: str) -> int | str:
+        """The class explained: `label`, `predicted` or a number."""
+        told = self.spec.target
+        if isinstance(told, int) or told in ("label", "predicted"):
+            return told
+        return class_number(told, self.datasets[dataset], self.models[model])
+
     def batch(self, shard: Shard, samples: tuple[str, ...] | None = None) -> Batch:
         """The samples of a shard as the model wants them, with the targets the suite asks for."""
         dataset, model = self.datasets[shard.dataset], self.models[shard.model]
@@ -86,16 +93,18 @@ class Plan:
                 f"Expected dataset `{shard.dataset}` to hold {model.modality}s for model "
                 f"`{shard.model}`, got {dataset.modality}s."
             )
-        unknown = None
-        if self.spec.target == "predicted" or "labels" not in dataset.has:
-            unknown = torch.full((len(samples or shard.samples),), -1)
+        target, chosen = self.target(shard.dataset, shard.model), None
+        if isinstance(target, int):
+            chosen = torch.full((len(samples or shard.samples),), target)
+        elif target == "predicted" or "labels" not in dataset.has:
+            chosen = torch.full((len(samples or shard.samples),), -1)
         batch = dataset.batch(
             samples or shard.samples,
             self._prepare(shard.dataset, shard.model),
             seed=shard.seed,
             pixels=model.pixels,
             tokens=model.tokens,
-            targets=unknown,
+            targets=chosen,
         )
         channels = len(model.pixels.mean) if model.pixels else 0
         if channels and batch.inputs.ndim == 4 and channels not in (1, batch.inputs.shape[1]):
@@ -145,7 +154,7 @@ class Plan:
         return {
             "data": self._contents["data"][dataset],
             "model": self._contents["models"][model],
-            "target": self.spec.target,
+            "target": self.target(dataset, model),
             "seed": seed,
         }
 
@@ -158,6 +167,11 @@ class Plan:
         """Identifies a method's maps."""
         base = self._base(shard.dataset, shard.model, shard.seed)
         return registry.identity({**base, "method": method.key})
+
+    def checks_key(self, shard: Shard, method: Choice) -> str:
+        """Identifies what a method's formula was checked for; reductions share it."""
+        base = self._base(shard.dataset, shard.model, shard.seed)
+        return registry.identity({**base, "formula": method.formula_key})
 
     def cell(self, shard: Shard, method: Choice, protocol: Choice) -> str:
         """Identifies a method under a protocol."""

@@ -150,17 +150,30 @@ class Plugin:
 class Passes:
     """What one sample costs: network passes forward, and how many of them also go backward.
 
-    None where it depends on the sample: on the number of its segments or tokens.
+    None where it depends on the sample: on the number of its segments or tokens, or on how soon
+    its map is good enough.
     """
 
     forward: int | None = 0
-    backward: int = 0
+    backward: int | None = 0
 
     def times(self, copies: int) -> "Passes":
         """The cost of explaining so many copies."""
-        return Passes(
-            None if self.forward is None else self.forward * copies, self.backward * copies
-        )
+        both = (self.forward, self.backward)
+        return Passes(*(None if count is None else count * copies for count in both))
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number that tells how far a method's maps miss what its formula promises; 0 is perfect.
+
+    `function(model, batch, raw, options)` gives it, one for each sample, from what the formula
+    gave before channels are reduced. `passes` says its forward passes a sample.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    passes: Callable[[Mapping[str, Any]], int]
 
 
 # (batch, options) -> what is removed, what stands there, what is read: a method that asks the very
@@ -177,6 +190,8 @@ class Method(Plugin):
     control: Literal["", "random", "model_free", "other"] = ""
     noise: bool = False  # whether it explains `points(model, batch)`, where noise can be added
     intervenes: Intervenes | None = None  # set where it asks the engine: which rows it needs
+    settle: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # adds a file's hash
+    check: Check | None = None  # what its formula promises: `assay.methods.checks` makes them
 
     @property
     def common(self) -> tuple[str, ...]:
@@ -278,7 +293,8 @@ def method(name: str, **facts: Any) -> Callable[[Function], Function]:
         **facts: `needs`, what it cannot do without: gradients, spatial, image, vector, text,
             labels, truth; `passes`, from its options to `Passes(forward, backward)` a sample;
             `noise`, whether it explains `points(model, batch)`; `intervenes`, where it asks the
-            engine; `control`; `title`, `family`, `cite`, `version`.
+            engine; `check`, what its formula promises; `control`; `title`, `family`, `cite`,
+            `version`.
     """
     return register("method", name, **facts)
 

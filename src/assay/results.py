@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from assay.errors import PrerequisiteError, unknown
 from assay.spec import Spec, parse_suite
-from assay.store import CURVES, SCORES, Array, Store, query, require_run
+from assay.store import CHECKS, CURVES, SCORES, Array, Store, query, require_run
 
 if TYPE_CHECKING:
     from assay.ranking.leaderboard import Leaderboard
@@ -57,6 +57,22 @@ class Results:
     def curves(self) -> pa.Table:
         """The curves behind the scores."""
         return self._gather("curves", CURVES, required=False)
+
+    @functools.cached_property
+    def checks(self) -> pa.Table:
+        """By how much each map misses what its method's formula promises; 0 is perfect.
+
+        One row per sample of every method that promises something, such as completeness.
+        """
+        tables = []
+        for shard in self.manifest["shards"]:
+            for method, key in shard.get("checks", {}).items():
+                path = self.store.path("checks", f"{key}-{shard['id']}.parquet")
+                table = Store.read_table(path, CHECKS)
+                if table is not None:
+                    words = {"dataset": shard["dataset"], "model": shard["model"]}
+                    tables.append(_relabel(table, {**words, "method": method}))
+        return pa.concat_tables(tables) if tables else CHECKS.empty_table()
 
     @functools.cached_property
     def cells(self) -> list[dict[str, Any]]:
@@ -117,8 +133,8 @@ class Results:
         return target
 
     def query(self, sql: str) -> pa.Table:
-        """SQL over the tables `scores` and `curves`."""
-        return query(sql, scores=self.scores, curves=self.curves)
+        """SQL over the tables `scores`, `curves` and `checks`."""
+        return query(sql, scores=self.scores, curves=self.curves, checks=self.checks)
 
     def __repr__(self) -> str:
         """What this is, in one line."""

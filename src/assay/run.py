@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from assay.data.classes import check_labels
+from assay.checking import is_checked
+from assay.data.classes import check_labels, check_target
 from assay.errors import InputError, PrerequisiteError
 from assay.executors import (
     Settings,
@@ -200,6 +201,7 @@ def _check_classes(plan: Plan, shards: list[Shard]) -> None:
     firsts = {(s.dataset, s.model): s for s in reversed(shards)}
     for (dataset, model), shard in firsts.items():
         look(plan, shard, plan.batch(shard, shard.samples[:1]))
+        check_target(plan.target(dataset, model), model, plan.models[model].outputs)
         check_labels(plan.datasets[dataset], model, plan.models[model].outputs)
 
 
@@ -226,6 +228,7 @@ def _forecast(plan: Plan, store: Store, shards: list[Shard]) -> Forecast:
         shards,
         lambda shard, m, p: ShardRun(plan, shard, store).done(m, p),
         explained,
+        lambda shard, m: is_checked(plan, shard, store, m),
         lambda shard: ResponseShelf(plan, shard, store),
     )
 

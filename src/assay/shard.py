@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from assay import registry
+from assay.checking import check_passes, is_checked, write_check
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.interventions import Counter, Engine, Shelf
 from assay.methods import (
@@ -140,6 +141,7 @@ class ShardRun:
         started = time.monotonic()
         maps = finish(self._raw(method), self.engine.batch, method)
         seconds = time.monotonic() - started
+        self._check(method)
         if self.keep_maps:
             about = {
                 "samples": json.dumps(self.shard.samples),
@@ -158,6 +160,16 @@ class ShardRun:
             self._raws = {key: raw_map(self.plan.models[self.shard.model], batch, method)}
             self._count(method)
         return self._raws[key]
+
+    def _check(self, method: Choice) -> None:
+        """Hold fresh maps against what their formula promises, once; the maps are kept after."""
+        raw = self._raws[method.formula_key]
+        if is_checked(self.plan, self.shard, self.store, method) or isinstance(raw, Moments):
+            return
+        write_check(self.plan, self.shard, self.store, method, raw, self.engine.batch)
+        rows = check_passes(method) * len(self.engine.batch)
+        self._passes += rows
+        self.listen(rows)
 
     def _explain(self, method: Choice) -> Callable[[Tensor], Tensor] | None:
         """The method for protocols that explain changed inputs; its passes are counted too."""
@@ -196,7 +208,7 @@ class ShardRun:
         passes, size = method.passes, len(self.engine.batch)
         rows = (passes.forward or 0) * size
         self._passes += rows
-        self.listen(rows + 2 * passes.backward * size)
+        self.listen(rows + 2 * (passes.backward or 0) * size)
 
     # --- one cell --------------------------------------------------------------------------------
 
@@ -303,7 +315,7 @@ class ShardRun:
             "protocol": protocol.label,
             "protocol_version": protocol.plugin.version,
             "protocol_options": json.dumps(registry.canonical(protocol.shown_options)),
-            "target": self.plan.spec.target,
+            "target": str(self.plan.target(self.shard.dataset, self.shard.model)),
             "seed": self.shard.seed,
             "higher_is_better": protocol.plugin.higher_is_better,
         }

@@ -14,6 +14,7 @@ from assay import registry
 from assay.errors import InputError, PrerequisiteError, unknown
 
 Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
+MAPS_HASH = "maps_hash"  # the option by which maps computed elsewhere are known
 REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options every method takes
 
 
@@ -61,8 +62,8 @@ class Spec(BaseModel):
     """What explains, controls among them."""
     protocols: list[Any] = Field(min_length=1)
     """By what the methods are scored."""
-    target: Literal["label", "predicted"] = "label"
-    """The class that is explained."""
+    target: int | str = "label"
+    """The class that is explained: `label`, `predicted`, or one class by its number or name."""
     seeds: list[int] = Field(default=[0], min_length=1)
     """Everything is run once for each; the seeds of a sample are averaged."""
     limit: int | None = Field(default=None, ge=1)
@@ -79,6 +80,14 @@ class Spec(BaseModel):
         said = {name: value for name, value in fields.items() if value not in ("", None)}
         text: str = yaml.safe_dump(said, sort_keys=False)
         return text
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _a_class(cls, target: Any) -> Any:
+        number = isinstance(target, int) and not isinstance(target, bool) and target >= 0
+        if not number and not (isinstance(target, str) and target):
+            raise ValueError(f"label, predicted, or the number or name of a class, got {target!r}")
+        return target
 
     @field_validator("seeds")
     @classmethod
@@ -174,6 +183,12 @@ class Choice:
         once: registry.Passes = self.plugin.passes(self.options)
         return once.times(self.noise.samples) if self.noise else once
 
+    @property
+    def check(self) -> registry.Check | None:
+        """What a method's formula promises; of noisy copies it promises nothing."""
+        found: registry.Check | None = self.plugin.check
+        return found if self.noise is None else None
+
     @functools.cached_property
     def formula_key(self) -> str:
         """Identifies a method without its reduction: choices that share it share the work.
@@ -233,6 +248,8 @@ def choose_one(kind: str, item: Any) -> Choice:
     noise = _noise(plugin, told)
     reduction = take_reduction(told) if kind == "method" else {}
     options = plugin.configure(told)
+    if kind == "method" and plugin.settle is not None:
+        options = plugin.settle(options)
     choice = Choice("", plugin, options, reduction, noise)
     return replace(choice, label=usual_label(choice) if own is None else str(own))
 
@@ -243,7 +260,11 @@ def usual_label(choice: Choice) -> str:
     usual = {**plugin.defaults, **(REDUCTION if choice.reduction else {}), **plugin.preset}
     noise = _different(choice.noise, _noise(plugin, dict(plugin.preset)))
     shown = {**choice.options, **choice.reduction, "noise": noise}
-    return registry.label(plugin.name, shown, {**usual, "noise": {}})
+    name = plugin.name
+    if MAPS_HASH in shown and "path" in shown:  # what a file is called says more
+        name = Path(shown.pop("path")).stem
+        shown.pop(MAPS_HASH)
+    return registry.label(name, shown, {**usual, "noise": {}})
 
 
 def _noise(plugin: Any, given: dict[str, Any]) -> Noise | None:

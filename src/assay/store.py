@@ -47,6 +47,16 @@ CURVES = pa.schema(
     ]
 )
 
+CHECKS = pa.schema(
+    [
+        *((n, pa.string()) for n in ("dataset", "model", "checkpoint", "method")),
+        ("sample", pa.string()),
+        ("seed", pa.int64()),
+        ("check", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+
 
 class Store:
     """The files of one run. Reading a file that is not whole is the same as finding none."""
@@ -62,7 +72,9 @@ class Store:
             PrerequisiteError: The place cannot be written to.
         """
         with self._writing(self.folder):
-            for name in ("scores", "curves", "responses", "attributions", "cells", "previews"):
+            for name in (
+                "scores", "curves", "checks", "responses", "attributions", "cells", "previews",
+            ):  # fmt: skip
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
             probe = self.folder / f".writable-{os.getpid()}"
             probe.write_text("")

@@ -74,6 +74,13 @@ class Batch:
         rows = [make(*shape, generator=self.generator(b, purpose)) for b in range(len(self))]
         return torch.stack(rows).to(self.inputs.device, self.dtype)
 
+    def redrawn(self, number: int) -> "Batch":
+        """The same samples with other random numbers, the same for a number; 0: with their own."""
+        if number == 0:
+            return self
+        digest = hashlib.sha256(f"{self.seed}\0draw\0{number}".encode()).digest()
+        return replace(self, seed=int.from_bytes(digest[:8], "big"))
+
     @property
     def dtype(self) -> torch.dtype:
         """The number type of maps: the inputs', or single precision where those are tokens."""

@@ -45,7 +45,10 @@ def _plugins(kind: str) -> list[dict[str, Any]]:
             needs = sorted(plugin.required(plugin.defaults))
             row |= {"family": plugin.family, "cite": plugin.cite, "needs": needs}
         if kind == "method":
-            passes = choose_one("method", plugin.name).passes
+            said = plugin.options.keys() <= plugin.defaults.keys()
+            passes = (
+                choose_one("method", plugin.name).passes if said else plugin.passes(plugin.defaults)
+            )
             row |= {
                 "forward": passes.forward,
                 "backward": passes.backward,

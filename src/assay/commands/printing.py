@@ -59,6 +59,16 @@ def print_answer(console: Console, results: Any) -> None:
             console.print(table)
 
 
+def print_checks(console: Console, results: Any) -> None:
+    """By how much maps miss what their methods promise, where that can be seen."""
+    from assay.report.checks import lines
+
+    for line in lines(results.checks):
+        if line.large:
+            text = f"{line.dataset}, {line.model}: {line.sentence}"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def print_not_applicable(console: Console, results: Any) -> None:
     """Which methods and protocols did not apply, each reason once."""
     cells = [c for c in results.cells if c["status"] == "n/a"]
@@ -91,7 +101,8 @@ def forecast_table(found: Any) -> Table:
         table.add_row(escape(name), f"{rows:,}", f"{found.shared.get(name, 0):,}")
     table.add_section()
     for name, rows in found.method_rows.items():
-        table.add_row(escape(f"explaining: {name}"), f"{rows:,}", "")
+        more = " and as many as it needs" if name in found.unknown else ""
+        table.add_row(escape(f"explaining: {name}"), f"{rows:,}{more}", "")
     table.add_section()
     table.add_row("a look at each network, per process", f"{LOOK * found.looks:,}", "")
     table.add_row("all forward passes", f"{found.forwards:,}", f"{sum(found.shared.values()):,}")

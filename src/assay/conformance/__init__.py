@@ -9,6 +9,7 @@ from assay.conformance import methods, protocols
 from assay.conformance.worlds import Fault
 from assay.errors import InputError, NotApplicable, unknown
 from assay.imports import is_address, load_object
+from assay.spec import choose_one
 
 KINDS: dict[str, tuple[Sequence[Callable[..., None]], Sequence[Callable[[], Any]]]] = {
     "method": (methods.CHECKS, methods.WORLDS),
@@ -37,7 +38,7 @@ def examine(name: str) -> Iterator[Finding]:
         InputError: There is no such plug-in, or it cannot be imported.
     """
     kind = _kind(name)
-    registry.get(kind, name)  # its mistakes are said before anything is checked
+    choose_one(kind, name)  # its mistakes are said before anything is checked
     checks, worlds = KINDS[kind]
     return (_finding(check, worlds, name) for check in checks)
 

@@ -25,7 +25,7 @@ from assay.conformance.worlds import (
 )
 from assay.errors import NotApplicable
 from assay.interventions import engine_of
-from assay.methods import attribute
+from assay.methods import attribute, raw_map
 from assay.registry import Passes
 from assay.spec import Choice, choose_one
 from assay.types import Batch
@@ -146,6 +146,27 @@ def passes_are_as_declared(world: World, item: Any) -> None:
         )
 
 
+def its_check_is_whole(world: World, item: Any) -> None:
+    """Where it says what its formula promises: one number a map, at the passes it declares."""
+    choice, rows = choose_one("method", item), []
+    if choice.check is None:
+        raise NotApplicable("promises nothing that could be checked")
+    explain(world, item)  # says what the world lacks
+    world.model.micro_batch = 1
+    with world.model.evaluating(), torch.no_grad():
+        raw = raw_map(world.model, world.batch, choice)
+        handle = world.model.net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
+        try:
+            found = choice.check.function(world.model, world.batch, raw, choice.options)
+        finally:
+            handle.remove()
+    if tuple(found.shape) != (len(world.batch),) or not bool((found >= 0).all()):
+        raise Fault(f"expected one number from 0 for each sample, got {found.tolist()}")
+    declared = choice.check.passes(choice.options)
+    if sum(rows) != declared * len(world.batch):
+        raise Fault(f"declares {declared} passes for its check, makes {sum(rows) / len(found):g}")
+
+
 def _same(one: Tensor, other: Tensor, item: Any) -> bool:
     if not choose(item).plugin.own:
         return torch.equal(one, other)
@@ -159,6 +180,7 @@ CHECKS = (
     neighbours_do_not_matter,
     a_seed_decides,
     passes_are_as_declared,
+    its_check_is_whole,
 )
 WORLDS = (
     small_image_network,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from assay.errors import InputError
+from assay.errors import InputError, unknown
 from assay.types import Dataset, Model, Sample
 
 CURE = (
@@ -112,6 +112,41 @@ def one_each(names: Sequence[str], classes: Sequence[str], whose: str) -> list[i
             several = " and ".join(f"{n} (`{classes[n]}`)" for n in sorted(numbers))
             raise InputError(f"`{name}` may be class {several} of {whose}. Rename it to one.")
     return [next(iter(numbers)) for numbers in meant]
+
+
+def class_number(name: str, dataset: Dataset, model: Model) -> int:
+    """The number of the class a suite explains by its name, as the model or the data call it.
+
+    Raises:
+        InputError: Nobody names classes, no class is called so, or several are.
+    """
+    known = dict(enumerate(model.classes)) if model.classes else dict(dataset.classes)
+    if not known:
+        raise InputError(
+            f"Expected `target` to be `label`, `predicted` or the number of a class, got `{name}`: "
+            f"neither model `{model.name}` nor dataset `{dataset.name}` names its classes."
+        )
+    numbers, names = list(known), list(known.values())
+    (places,) = look_up([name], names, f"model `{model.name}`")
+    if not places:
+        raise unknown("class to explain", name, ["label", "predicted", *names])
+    if len(places) > 1:
+        several = " and ".join(f"{numbers[p]} (`{names[p]}`)" for p in sorted(places))
+        raise InputError(f"`target: {name}` may be class {several}. Give its number.")
+    return numbers[next(iter(places))]
+
+
+def check_target(target: int | str, model: str, outputs: int) -> None:
+    """Refuse to explain a class that the model has no output for.
+
+    Raises:
+        InputError: The number is not below the number of outputs.
+    """
+    if isinstance(target, int) and target >= outputs:
+        raise InputError(
+            f"Expected `target` to be below {outputs}, the number of classes of model `{model}`, "
+            f"got {target}. Classes count from 0."
+        )
 
 
 def check_labels(dataset: Dataset, model: str, outputs: int) -> None:

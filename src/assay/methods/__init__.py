@@ -1,6 +1,6 @@
 """Attribution methods: who made the model say so? And the one way to run any of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,9 @@ from assay.errors import InputError, NotApplicable
 from assay.methods.copies import Moments as Moments
 from assay.methods.copies import noisy_moments
 from assay.registry import Method, code_identity, identity
+from assay.spec import MAPS_HASH as MAPS_HASH
 from assay.spec import REDUCTION, Choice
 from assay.types import Batch, Model
-
-MAPS_HASH = "maps_hash"  # the option by which maps computed elsewhere are known
 
 
 def attribute(model: Model, batch: Batch, choice: Choice) -> Tensor:  # [B, *map_shape]
@@ -39,6 +38,8 @@ def explain_again(model: Model, batch: Batch, choice: Choice) -> Callable[[Tenso
 def forward_passes(choice: Choice) -> int | None:
     """Forward passes a sample; None for a function of the user's own that does not say."""
     plugin = choice.plugin
+    if MAPS_HASH in choice.options:
+        return 0
     if plugin.passes is Method.passes and (plugin.own or plugin.family == "given"):
         return None
     return choice.passes.forward
@@ -145,6 +146,29 @@ def _channels(raw: Tensor, batch: Batch) -> int | None:
     return 1 if whole and raw.ndim == len(batch.map_shape) + 2 else None
 
 
+def rows_of(batch: Batch, count: int, whose: str, ids: Sequence[str] | None = None) -> list[int]:
+    """Which of `count` maps are those of a batch: they go by `ids`, or by the dataset's order.
+
+    Raises:
+        InputError: There are more or fewer maps than samples, or one of the batch has none.
+    """
+    everyone = ids if ids is not None else batch.dataset.ids if batch.dataset else batch.ids
+    if count != len(everyone):
+        samples = "samples" if ids is None else "ids"
+        raise InputError(
+            f"Expected `{whose}` to hold a map for each of {len(everyone)} {samples}, got {count}."
+        )
+    place = {sample: row for row, sample in enumerate(everyone)}
+    missing = [sample for sample in batch.ids if sample not in place]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(
+            f"Expected `{whose}` to hold a map of sample `{missing[0]}`{more}, found none; it has "
+            f"{count} of others, first `{everyone[0]}`."
+        )
+    return [place[sample] for sample in batch.ids]
+
+
 def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -> Choice:
     """Maps computed elsewhere (one per sample of the dataset), or a plain callable, as a method.
 
@@ -161,14 +185,8 @@ def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -
     maps = torch.as_tensor(source)
 
     def look_up(model: Model, batch: Batch, *, maps_hash: str = "") -> Tensor:
-        everyone = batch.dataset.ids if batch.dataset else batch.ids
-        if len(maps) != len(everyone):
-            raise InputError(
-                f"Expected `{label}` to hold a map for each of {len(everyone)} samples, "
-                f"got {len(maps)}."
-            )
-        place = {sample: row for row, sample in enumerate(everyone)}
-        return maps[[place[i] for i in batch.ids]].to(batch.inputs.device, batch.dtype)
+        rows = rows_of(batch, len(maps), label)
+        return maps[rows].to(batch.inputs.device, batch.dtype)
 
     plugin = Method(label, look_up, family="given", title=label)
     return Choice(label, plugin, {MAPS_HASH: identity(maps)}, dict(REDUCTION))

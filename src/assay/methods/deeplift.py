@@ -10,7 +10,7 @@ from torch import Tensor
 from assay.errors import NotApplicable
 from assay.methods.copies import points
 from assay.methods.differences import Differences, Tape
-from assay.methods.gradients import Output, baseline_points, explained
+from assay.methods.gradients import Output, explained, starting_point
 from assay.methods.override import chunks, laid_out, logits_under
 from assay.registry import Passes, method
 from assay.removal import FillChoice
@@ -97,7 +97,7 @@ def deeplift(
     softmax, layer norms and attention are written out in products and functions of one number.
     """
     x = points(model, batch)
-    start = baseline_points(model, batch, baseline, x)
+    start = starting_point(model, batch, baseline, x)
     return _mean_shares(model, batch, output, 1, lambda samples, _: start[samples])
 
 

@@ -1,6 +1,7 @@
 """Methods made of gradients of the explained output with respect to the input."""
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -8,26 +9,20 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay.interventions import micro_batches
+from assay.errors import InputError
+from assay.interventions import counter_of, micro_batches
+from assay.methods.checks import completeness, difference, gap
 from assay.methods.copies import points
-from assay.registry import Passes, method
+from assay.methods.outputs import Output as Output
+from assay.methods.outputs import explained as explained
+from assay.registry import Check, Passes, describe, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 
-Output = Literal["logit", "probability", "log_odds"]
-
-
-def explained(model: Model, logits: Tensor, targets: Tensor, output: Output) -> Tensor:  # [n]
-    """The scalar that is explained, for each row."""
-    column = targets[:, None]
-    if output == "logit":
-        return logits.gather(1, column)[:, 0]
-    if output == "probability":
-        return model.log_probs(logits).gather(1, column)[:, 0].exp()
-    if model.binary:
-        return logits.gather(1, column)[:, 0]
-    others = logits.scatter(1, column, -torch.inf)
-    return logits.gather(1, column)[:, 0] - torch.logsumexp(others, 1)
+FEWEST_STEPS, MOST_STEPS = 8, 512  # of integrals that take as many as they need
+Steps = Literal["auto"] | Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]
+Tolerance = Annotated[float, Field(gt=0)]
 
 
 def gradients(
@@ -105,15 +100,43 @@ def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") ->
     )
 
 
-def baseline_points(model: Model, batch: Batch, baseline: FillChoice, x: Tensor) -> Tensor:
-    """Where the way begins; zero is zero where the gradients are taken, so for words as well."""
+def starting_point(model: Model, batch: Batch, baseline: FillChoice, x: Tensor) -> Tensor:
+    """Where the way to x begins: a fill at every position.
+
+    Zero is zero where the gradients are taken, so for words as well.
+    """
     if isinstance(baseline, str) and baseline == "zero":
         return torch.zeros_like(x)
     return model.continuous(all_absent(batch, baseline))
 
 
+def _starts(model: Model, batch: Batch, baseline: FillChoice, draws: int) -> Iterator[Tensor]:
+    """The baselines, one after the other: all of them at once are large."""
+    x, first = points(model, batch), None
+    for number in range(draws):
+        start = starting_point(model, batch.redrawn(number), baseline, x)
+        if number == 1 and first is not None and torch.equal(first, start):
+            raise InputError(
+                f"Expected a random `baseline`, such as `normal` or `uniform`, where `draws` is "
+                f"{draws}, got `{describe(baseline)}`: it is the same each time."
+            )
+        first = start if number == 0 else first
+        yield start
+
+
 def _per_step(options: Mapping[str, Any]) -> Passes:
-    return Passes(forward=options["steps"], backward=options["steps"])
+    if options["steps"] == "auto":
+        return Passes(forward=None, backward=None)
+    rows = options["steps"] * options["draws"]
+    return Passes(forward=rows, backward=rows)
+
+
+def _from(fill: str | None = None) -> Check:
+    """The check of a way that begins at the option `baseline`, or at this fill."""
+    return completeness(
+        lambda model, batch, o: _starts(model, batch, fill or o["baseline"], o["draws"]),
+        lambda options: int(options["draws"]),
+    )
 
 
 @method(
@@ -121,6 +144,7 @@ def _per_step(options: Mapping[str, Any]) -> Passes:
     needs=["gradients"],
     noise=True,
     passes=_per_step,
+    check=_from(),
     family="gradients",
     cite="sundararajan2017",
     title="Integrated gradients",
@@ -129,19 +153,77 @@ def integrated_gradients(
     model: Model,
     batch: Batch,
     *,
-    steps: Annotated[int, Field(ge=1)] = 50,
+    steps: Steps = 50,
     baseline: FillChoice = "zero",
+    draws: Count = 1,
+    tolerance: Tolerance = 1e-3,
     output: Output = "logit",
 ) -> Tensor:
     """(x - b) times the mean gradient on the straight way from a baseline b to x.
 
     Formula: (x - b) times the integral over a in [0, 1] of df/dx at b + a (x - b).
 
+    `draws` averages over so many draws of a random baseline. `steps: auto` doubles the steps of
+    each sample, from 8 to at most 512, until its map adds up to f(x) - f(b) but for a share of
+    `tolerance`; which samples missed it, the check of the run says.
+
     Beside the paper: the integral is taken by Gauss-Legendre quadrature with `steps` nodes, not by
-    a sum of equal steps, and the logit is explained; `output: probability` is the paper's.
+    a sum of equal steps, and the logit is explained; `output: probability` is the paper's. M4's is
+    `{steps: 50, baseline: normal, draws: 10, output: probability}`, by equal steps.
     """
+    starts = functools.partial(_starts, model, batch, baseline, draws)
+    if steps == "auto":
+        return _until_complete(model, batch, starts, tolerance, output)
     x = points(model, batch)
-    start = baseline_points(model, batch, baseline, x)
+    parts = (_integral(model, batch, x, start, steps, output) for start in starts())
+    return functools.reduce(torch.add, parts) / draws
+
+
+def _until_complete(
+    model: Model,
+    batch: Batch,
+    starts: Callable[[], Iterable[Tensor]],
+    tolerance: float,
+    output: Output,
+) -> Tensor:
+    """Integrals with as many steps as each sample needs to add up."""
+    x, count = points(model, batch), counter_of(batch)
+    promised = difference(model, batch, _counted(starts(), count, len(batch)), output)
+    count(len(batch))
+    found, rest, steps = torch.empty_like(x), list(range(len(batch))), FEWEST_STEPS
+    while rest:
+        some = batch.select(rest)
+        parts = [
+            _integral(model, some, x[rest], start[rest], steps, output, count) for start in starts()
+        ]
+        maps = functools.reduce(torch.add, parts) / len(parts)
+        found[rest] = maps
+        missed = gap(maps, promised[rest]).tolist()
+        if steps == MOST_STEPS:
+            break
+        rest = [b for b, share in zip(rest, missed, strict=True) if not share <= tolerance]
+        steps *= 2
+    return found
+
+
+def _counted(
+    starts: Iterable[Tensor], count: Callable[[int], None], passes: int
+) -> Iterator[Tensor]:
+    for start in starts:
+        count(passes)
+        yield start
+
+
+def _integral(
+    model: Model,
+    batch: Batch,
+    x: Tensor,
+    start: Tensor,
+    steps: int,
+    output: Output,
+    count: Callable[[int], None] = lambda rows: None,
+) -> Tensor:
+    """(x - start) times the mean gradient between them."""
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     alpha = torch.as_tensor((nodes + 1) / 2).to(x)
     weight = torch.as_tensor(weights / 2).to(x)
@@ -153,6 +235,7 @@ def integrated_gradients(
     mean = torch.zeros_like(x)
     for samples, rows, _, gradient in gradients(model, batch, steps, place, output):
         mean.index_add_(0, samples, gradient * weight[rows].reshape(-1, *ones))
+        count(len(rows))
     return (x - start) * mean
 
 
@@ -161,6 +244,7 @@ def integrated_gradients(
     needs=["gradients"],
     noise=True,
     passes=_per_step,
+    check=_from("uniform"),
     family="gradients",
     cite="sturmfels2020",
     title="Integrated gradients, uniform baseline",
@@ -169,14 +253,19 @@ def integrated_gradients_uniform(
     model: Model,
     batch: Batch,
     *,
-    steps: Annotated[int, Field(ge=1)] = 50,
+    steps: Steps = 50,
+    draws: Count = 1,
+    tolerance: Tolerance = 1e-3,
     output: Output = "logit",
 ) -> Tensor:
     """Integrated gradients from uniform noise in [-1, 1], one fixed field per sample.
 
     Formula: that of `integrated_gradients` with b uniform in [-1, 1].
 
-    Beside the paper: it draws over the range of valid pixels, and averages over several draws too;
-    IDSDS takes one field for all images.
+    Beside the paper: it draws over the range of valid pixels, and averages over several draws too,
+    as `draws` does; IDSDS takes one field for all images.
     """
-    return integrated_gradients(model, batch, steps=steps, baseline="uniform", output=output)
+    return integrated_gradients(
+        model, batch, steps=steps, baseline="uniform", draws=draws, tolerance=tolerance,
+        output=output,
+    )  # fmt: skip

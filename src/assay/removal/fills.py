@@ -45,6 +45,17 @@ def black(batch: Batch) -> Tensor:
     return _pixels(batch, "black").to_input(0.0)[None]
 
 
+@fill("given", title="The data's own baseline")
+def given(batch: Batch) -> Tensor:
+    """What "nothing" is for each sample, where the data say it: an environment's true baseline."""
+    if batch.baseline is None:
+        raise NotApplicable(
+            "The fill `given` takes the baseline that the data give for each sample; these give "
+            "none. Name another fill, or in Python hand over a tensor."
+        )
+    return batch.baseline
+
+
 @fill("grey", title="Grey 127")
 def grey(batch: Batch) -> Tensor:
     """Pixel value 127 of 255."""

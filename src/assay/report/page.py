@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
-from assay.report import board, facts, gallery, traces, verdict
+from assay.report import board, checks, facts, gallery, traces, verdict
 from assay.report.board import Board, Key
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Section:
     curves: tuple[traces.Panel, ...]
     variations: tuple[Variation, ...]
     gallery: gallery.Gallery | None
+    checks: tuple[checks.CheckLine, ...]
 
     @property
     def traced(self) -> list[str]:
@@ -98,6 +99,7 @@ def _sections(results: "Results") -> Iterator[Section]:
     curves = traces.average(results.curves, results.scores)
     style = traces.styles(manifest["methods"])
     count = gallery.per_section(len(keys), len(manifest["methods"]))
+    checked = checks.lines(results.checks)
     several = len({k[:2] for k in keys}) < len(keys)
     for i, key in enumerate(keys):
         one = board.build(key, ranked, manifest, reasons)
@@ -110,6 +112,7 @@ def _sections(results: "Results") -> Iterator[Section]:
             traces.panels(curves.get(key, {}), lines, manifest["protocols"], style),
             tuple(variations(results.outcomes, key, lines)),
             gallery.build(results.store, manifest, key, _tips(results, key), count, lines),
+            checks.of(checked, key),
         )
 
 

@@ -1,1 +1,0 @@
-"""Maps computed elsewhere, as a method."""

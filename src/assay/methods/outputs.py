@@ -1,0 +1,36 @@
+"""What is explained: a class's logit, its probability or its log-odds."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from assay.interventions import micro_batches
+from assay.types import Batch, Model
+
+Output = Literal["logit", "probability", "log_odds"]
+
+
+def explained(model: Model, logits: Tensor, targets: Tensor, output: Output) -> Tensor:  # [n]
+    """The scalar that is explained, for each row."""
+    column = targets[:, None]
+    if output == "logit":
+        return logits.gather(1, column)[:, 0]
+    if output == "probability":
+        return model.log_probs(logits).gather(1, column)[:, 0].exp()
+    if model.binary:
+        return logits.gather(1, column)[:, 0]
+    others = logits.scatter(1, column, -torch.inf)
+    return logits.gather(1, column)[:, 0] - torch.logsumexp(others, 1)
+
+
+def answers(model: Model, batch: Batch, at: Tensor, output: Output) -> Tensor:  # [B]
+    """The explained output at one point of each sample: one forward pass each."""
+    parts = []
+    for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, at.device):
+        points = at[samples]
+        if model.channels_last:
+            points = points.contiguous(memory_format=torch.channels_last)
+        logits = model.logits(batch.inputs[samples], at=points)
+        parts.append(explained(model, logits, batch.targets[samples], output)[:asked])
+    return torch.cat(parts).double()
