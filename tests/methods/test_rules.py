@@ -210,3 +210,29 @@ def test_walks_may_end_at_a_layer():
     assert torch.allclose(F.avg_pool2d(found[:, None], 2)[:, 0] * 4, coarse, atol=1e-12)
     with pytest.raises(assay.NotApplicable, match="merged with the batch-norm"):
         assay.explain(make_zoo(), x, y, "excitation_backprop", layer="conv1")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("excitation_backprop", {"layer": "conv1"}),
+        ("excitation_backprop", {"layer": "head"}),
+        ("deepshap", {"baselines": 50}),
+        ("lrp", {}),
+    ],
+    ids=["merged", "not_spatial", "too_few", "no_rule"],
+)
+def test_nothing_is_left_behind_on_errors(name, options):
+    x, y = zoo_images()
+    net = make_zoo().train()
+    if name == "lrp":
+        net.up = nn.Sequential(net.up, nn.LayerNorm(6).double())
+        net.squeeze = nn.Sequential(nn.GroupNorm(2, 6).double(), net.squeeze)
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    with pytest.raises((assay.NotApplicable, assay.InputError)):
+        assay.explain(net, x, y, name, **options)
+    assert all(m.training for m in net.modules())
+    assert all(p.grad is None and p.requires_grad for p in net.parameters())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules())
+    assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
+    assert not torch.overrides._get_current_function_mode_stack()

@@ -99,7 +99,8 @@ def lrp(
     Beside the paper: batch-norms are merged into the layer before them; alone they are a scale and
     a shift. Sums and means share out in proportion, biases keep their part (under alpha-beta that
     of their sign), maxima pass all to the winner, activations change nothing, gates get nothing.
-    The rule for `output` other than the logit is the logits times their gradients.
+    An `output` other than the logit begins with the logits times its gradients. Meta-Rank takes
+    `rule: epsilon`.
     """
     steady = 0.0 if rule == "zero" else STABLE
     choose = _composite(rule, epsilon, alpha)

@@ -19,12 +19,11 @@ from assay.interventions import micro_batches
 from assay.types import Batch, Model
 
 AGREEMENT = 1e-4  # of the largest logit: what the mode may change in the answer
-NOT_WRITING = {"requires_grad_", "retain_grad_"}
 SAME = {
     "multiply": "mul", "rmul": "mul", "divide": "div", "true_divide": "div", "rtruediv": "rdiv",
     "radd": "add", "subtract": "sub", "clip": "clamp", "absolute": "abs", "negative": "neg",
     "concat": "cat", "concatenate": "cat", "mm": "matmul", "bmm": "matmul", "rmatmul": "matmul",
-    "mv": "matmul", "dot": "matmul", "conv_transpose2d_": "conv_transpose2d",
+    "mv": "matmul", "dot": "matmul",
     "max_pool1d_with_indices": "max_pool1d", "max_pool2d_with_indices": "max_pool2d",
     "max_pool3d_with_indices": "max_pool3d",
 }  # fmt: skip
@@ -123,7 +122,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _writes(function: Callable[..., Any], call: Call) -> bool:
     name = getattr(function, "__name__", "")
-    in_place = name.endswith("_") and not name.endswith("__") and name not in NOT_WRITING
+    in_place = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
     return in_place or name == "__setitem__" or bool(call.kwargs.get("inplace"))
 
 

@@ -47,7 +47,8 @@ class _Positive(torch.autograd.Function):
 def _rectifies(call: Call) -> bool:
     """Whether the operator cuts off what is below zero."""
     if call.name in ("clamp", "clamp_min"):
-        return bool(call.option(1, "min") == 0)
+        bound = call.option(1, "min")
+        return not isinstance(bound, Tensor) and bound == 0
     return call.name in ("relu", "relu6") or call.option(1, "min_val") == 0
 
 
