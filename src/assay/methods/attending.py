@@ -267,9 +267,8 @@ def attend(model: Model, batch: Batch, samples: Tensor, at: Tensor, watch: Atten
             f"model `{model.name}`, got {watch.start}."
         )
     seen = None if batch.tokens is None else batch.inputs[samples] != batch.tokens.pad
-    return Attended(
-        model, batch.targets[samples], logits, watch.maps, watch.depth, watch.grid, seen
-    )
+    maps, watch.maps = watch.maps, []  # whoever lets go of what was attended to frees its graph
+    return Attended(model, batch.targets[samples], logits, maps, watch.depth, watch.grid, seen)
 
 
 def _from_layer(start: int | None, depth: int | None) -> int:
@@ -323,6 +322,7 @@ def token_maps(
     for _, _, asked, found, _ in attended(model, batch, start, only_last=only_last):
         rows.append(combine(found)[:asked])
         grid = found.grid
+        found.release()  # before the next graph is built
     return to_map(batch, torch.cat(rows), grid, resize)
 
 

@@ -98,8 +98,7 @@ def attention_gradcam(
     Formula: max(mean_h w_h a_h, 0), with a_h the read tokens' row of the last attention and w_h the
     mean of df/da_h over the tokens of the input.
 
-    Beside the paper: it divides by the largest value; the class token's own column is left out
-    there as here.
+    Beside the paper: it scales each map to the range from 0 to 1, which changes no order.
     """
 
     def combine(found: Attended) -> Tensor:
@@ -149,7 +148,11 @@ def chefer_lrp(
         watch.samples_second = turned
         second = attend(model, batch, samples, at, watch)
         one_hot = torch.zeros_like(second.logits).scatter(1, second.targets[:, None], 1.0)
-        relevance = second.real(list(torch.autograd.grad(second.logits, second.maps, one_hot)))
+        found_relevance = torch.autograd.grad(
+            second.logits, second.maps, one_hot, allow_unused=True, materialize_grads=True
+        )
+        relevance = second.real(list(found_relevance))
+        second.release()
         pairs = zip(gradients, relevance, strict=True)
         steps = [beside_itself((g * r).clamp(min=0).mean(1)) for g, r in pairs]
         rows.append(carried(read[:, None], steps)[:asked, 0])
