@@ -28,6 +28,7 @@ from assay.registry import Passes
 from assay.spec import choose_one
 from assay.types import Batch
 
+MANY = 100  # forward passes a sample that are too many where each takes long
 ROUNDING = 1e-4  # of a method's largest value, for methods from outside
 
 
@@ -43,6 +44,8 @@ def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
     missing = needs - has
     if missing:
         raise NotApplicable(f"needs {', '.join(sorted(missing))}")
+    if world.slow and (choice.passes.forward or 0) > MANY:
+        raise NotApplicable(f"takes more than {MANY} passes: the faster worlds will do")
     if choice.plugin.own and not choice.plugin.noise and world.model.tokens and "text" not in needs:
         raise NotApplicable("says nothing of texts: declare needs=['text'] to have them tried")
     with world.model.evaluating(), torch.no_grad():
