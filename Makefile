@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value docs lint clean
+.PHONY: demo test test-slow bench cifar value docs gallery lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -30,6 +30,10 @@ value: .venv/dev
 
 docs: .venv/dev
 	$(BIN)/mkdocs build --strict
+
+# The strips of the gallery that are missing: every method on four photographs.
+gallery: .venv/dev
+	$(BIN)/python docs/gallery.py
 
 lint: .venv/dev
 	$(BIN)/ruff check .

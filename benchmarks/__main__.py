@@ -30,6 +30,7 @@ from assay.methods import attribute
 from assay.methods.gradients import explained
 from assay.models.cifar_resnet import CifarResNet
 from assay.models.prepare import channels_last, choose_micro_batch, prepare_network, runner
+from assay.models.small_vit import SmallViT
 from assay.registry import get
 from assay.spec import Choice, choose_one
 from assay.types import Batch, Case, Model
@@ -65,17 +66,39 @@ METHODS: list[Any] = [
     {"integrated_gradients_uniform": {"steps": 20}},
     *({name: COPIES} for name in ("smoothgrad", "smoothgrad_sq", "vargrad", "ixg_sg")),
     *({name: {"steps": 4, **COPIES}} for name in ("ig_sg", "ig_sg_sq", "ig_var")),
+    "guided_backprop",
+    "deconvolution",
+    "guided_gradcam",
+    "excitation_backprop",
+    "deeplift",
+    {"deepshap": {"baselines": 2}},
+    "lrp",
     "gradcam",
     "gradcam_pp",
     "xgradcam",
     "layercam",
+    "cam",
+    {"smooth_gradcam_pp": {"samples": 4}},
+    {"scorecam": {"layer": "layer1"}},
+    {"iba": {"steps": 2, "samples": 8}},
+    {"input_iba": {"steps": 2, "samples": 8, "feature_steps": 1, "epochs": 1, "synthetic": 16}},
     "occlusion",
     {"rise": {"masks": 40}},
     {"rise_uniform": {"masks": 40}},
+    "rollout",
+    "generic_attention",
+    "attention_gradcam",
+    "chefer_lrp",
+    {"bt_head": {"steps": 5}},
+    {"bt_token": {"steps": 5}},
+    {"lime": {"samples": 41}},
+    {"kernel_shap": {"samples": 42}},
+    {"extremal_perturbation": {"steps": 10}},
     "bcos",
     "bagnet",
 ]
-INTERVENING_GOAL = 1.2  # of RISE and occlusion
+INTERVENING_GOAL = 1.2  # of occlusion, RISE, LIME and KernelSHAP
+ATTENTION_GOAL = 2.0  # relevance multiplies by positive and negative weights apart: four for two
 
 
 @dataclass(frozen=True)
@@ -92,13 +115,18 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """EfficientNet-Lite0 at 224 pixels, ResNet-20 at 32, networks that explain themselves."""
+    """EfficientNet-Lite0 at 224 pixels, ResNet-20 at 32, and networks for methods of their own.
+
+    The ViT is there for the methods that need attention, the last two explain themselves.
+    """
     lite = get("model", "efficientnet_lite0").function()
     resnet = Model(CifarResNet(20).eval(), "resnet20")
+    vit = Model(SmallViT().eval(), "small_vit")
     bcos, bag = (get("model", name).function() for name in ("bcos_resnet", "bagnet"))
     return [
         Setting("EfficientNet-Lite0, 224", lite, _batch(lite, 2, 224), 1.10, 1.15, 2.3),
         Setting("ResNet-20, 32", resnet, _batch(resnet, 32, 32), 1.15, 1.15, 1.7),
+        Setting("Small ViT, 32", vit, _batch(vit, 32, 32), 1.15, ATTENTION_GOAL, 1.7),
         Setting("B-cos ResNet-20, 32", bcos, _batch(bcos, 32, 32), 1.15, 1.15, 1.7, ("bcos",)),
         Setting("BagNet-9, 32", bag, _batch(bag, 32, 32), 1.15, 1.15, 1.7, ("bagnet",)),
     ]
@@ -248,8 +276,19 @@ def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[
             and (not setting.only or c.plugin.name in setting.only)
         ]
 
+    transformer = "attention" in setting.model.capabilities
+    methods = [
+        c for c in chosen("method", METHODS)
+        if ("attention" in c.plugin.required(c.options)) == transformer
+        # Score-CAM on the thousand channels before a head takes minutes.
+        and c.options.get("layer") in {None, *dict(setting.model.net.named_modules())}
+    ]  # fmt: skip
     with setting.model.evaluating(), torch.no_grad():
         prepare_network(setting.model, setting.batch.inputs[:1])  # finds the layer of CAMs
+        for choice in methods:
+            yield bench_method(setting, choice, given.rounds)
+        if transformer:
+            return
         noise = setting.batch.draw("benchmark", setting.batch.map_shape)
         blobs = attribute(setting.model, setting.batch, choose_one("method", "gradcam"))
         for choice in chosen("protocol", PROTOCOLS):
@@ -258,8 +297,6 @@ def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[
             for maps, name in ((noise, "noise"), (blobs, "Grad-CAM")):
                 row = bench_protocol(setting, choice, given.rounds, setting.imputing_goal, maps)
                 yield {**row, "what": f"{row['what']}, {name} maps"}
-        for choice in chosen("method", METHODS):
-            yield bench_method(setting, choice, given.rounds)
 
 
 def main() -> None:

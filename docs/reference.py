@@ -86,11 +86,34 @@ def pages() -> dict[str, str]:
     for kind, title in KINDS.items():
         made[f"reference/{kind.removesuffix('s')}s.md"] = _page(title, kind, _plugins(kind))
     return made | {
+        "reference/gallery.md": _gallery(),
         "reference/suite.md": _suite(),
         "reference/command_line.md": _command_line(),
         "reference/python.md": _python(),
         "reference/literature.md": _literature(),
     }
+
+
+def _gallery() -> str:
+    """All methods on the same photographs, as `make gallery` drew them."""
+    parts = [
+        "# Gallery",
+        "Every method at its default options on the same four photographs. Red speaks for the "
+        "class, blue against it; the strongest of a map is full colour, so strengths cannot be "
+        "compared between maps. A pretty map need not be a faithful one: that is measured.",
+        "![The photographs](../images/gallery/photographs.jpg)",
+    ]
+    for family, plugins in _families("method").items():
+        drawn = [p for p in plugins if (HERE / "images" / "gallery" / f"{p.name}.jpg").exists()]
+        rows = [
+            f"| [{p.title}](methods/{family}.md#{p.name}) | "
+            f"![{p.title}](../images/gallery/{p.name}.jpg) |"
+            for p in drawn
+        ]
+        if rows:
+            title = TITLES["method"].get(family, family.capitalize())
+            parts += [f"## {title}", "\n".join(["| method | map |", "|---|---|", *rows])]
+    return "\n\n".join(parts) + "\n"
 
 
 def _plugins(kind: str) -> list[Any]:

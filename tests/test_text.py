@@ -1,5 +1,7 @@
 """Tokens: closed forms on a bag of words, transformers' classifiers, texts that cannot be used."""
 
+import copy
+
 import pytest
 import torch
 
@@ -172,6 +174,22 @@ class TestTransformers:
         """Both normalise their embeddings, so a constant added to one changes nothing."""
         with pytest.raises(assay.NotApplicable, match="reduce: square"):
             assay.explain(model, ["the film was good"], [1], "saliency")
+
+    def test_attention_is_that_of_the_network(self, model):
+        """Rollout of texts of different lengths, from what the network itself says."""
+        texts, labels = make_texts(3)
+        ours = assay.explain(model, texts, labels, "rollout")
+        net = copy.deepcopy(model.net)
+        net.set_attn_implementation("eager")
+        for row, text in zip(ours, texts, strict=True):
+            ids = torch.tensor([model.prepare.encode(text)])
+            with torch.no_grad():
+                maps = net(input_ids=ids, output_attentions=True).attentions
+            flow = torch.eye(ids.shape[1])
+            for attention in maps:
+                flow = (attention[0].mean(0) + torch.eye(len(flow))) / 2 @ flow
+            assert torch.allclose(row[: len(flow)], flow[0], rtol=1e-4, atol=1e-6)
+            assert row[len(flow) :].sum() == 0
 
     @pytest.mark.parametrize("fill", ["pad", "mask", "zero"])
     def test_every_protocol_serves_tokens(self, model, fill):

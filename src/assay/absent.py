@@ -3,6 +3,8 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -52,9 +54,6 @@ def random_subsets(
     per_sample = torch.as_tensor(sizes).cpu().expand(len(batch), -1)  # [B, S]
     plan = [(name, i) for name in map(_size_name, per_sample.T.tolist()) for i in range(n)]
 
-    kept = max(4, 2**26 // (len(plan) * features.count))  # samples whose sets fit into 64 MB
-
-    @functools.lru_cache(maxsize=kept)
     def sets_of(b: int) -> Tensor:  # [K, P]
         able = features.valid[b].nonzero().flatten().cpu()
         sets = torch.zeros(len(plan), features.count, dtype=torch.bool)
@@ -64,12 +63,32 @@ def random_subsets(
                 row[able[torch.randperm(len(able), generator=generator)[:size]]] = True
         return sets
 
+    exist = (per_sample > 0).repeat_interleave(n, 1).to(features.valid.device)
+    return listed("subset", tuple(f"{s}:{i}" for s, i in plan), features, sets_of, exist)
+
+
+def listed(
+    family: str,
+    rows: tuple[str, ...],
+    features: Features,
+    sets_of: Callable[[int], Tensor],
+    valid: Tensor | None = None,
+) -> Absent:
+    """Sets that every sample lists for itself: `sets_of(sample)` gives all of them, `[K, P]`.
+
+    The lists of a few samples are kept: a sample's rows are asked for one after the other.
+    """
+    kept = max(4, 2**26 // (len(rows) * features.count))  # samples whose sets fit into 64 MB
+    remembered = functools.lru_cache(maxsize=kept)(sets_of)
+
     def make(samples: Tensor, rows: Tensor) -> Tensor:
         pairs = zip(samples.tolist(), rows.tolist(), strict=True)
-        return torch.stack([sets_of(b)[r] for b, r in pairs]).to(features.valid.device)
+        sets = [
+            remembered(b)[[row for _, row in part]] for b, part in groupby(pairs, itemgetter(0))
+        ]
+        return torch.cat(sets).to(features.valid.device)
 
-    exist = (per_sample > 0).repeat_interleave(n, 1).to(features.valid.device)
-    return Absent("subset", tuple(f"{s}:{i}" for s, i in plan), make, valid=_some(exist))
+    return Absent(family, rows, make, valid=None if valid is None else _some(valid))
 
 
 def _size_name(sizes: list[int]) -> str:

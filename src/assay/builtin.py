@@ -41,6 +41,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "model": (
         "assay.models.efficientnet_lite",
         "assay.models.cifar_resnet",
+        "assay.models.small_vit",
         "assay.models.bcos",
         "assay.models.bagnet",
         "assay.models.token_classifier",

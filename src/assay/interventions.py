@@ -249,9 +249,14 @@ def engine_of(model: Model, batch: Batch) -> Engine:
     return lender if lender.batch.inputs is batch.inputs else lender.fork(batch)
 
 
-def intervention(batch: Batch, units: Any, fill: FillChoice, output: str) -> tuple[str, ...]:
-    """What is removed alone, what stands there and what is read, in words that can be compared."""
-    return make_units(batch, units).key, fill_key(batch, fill), output
+def intervention(
+    batch: Batch, units: Any, fill: FillChoice, output: str, how: str = "alone"
+) -> tuple[str, ...]:
+    """How units are removed, which, what stands there and what is read, in comparable words.
+
+    `how` is `alone` for one unit at a time, `sets` for random sets of them.
+    """
+    return how, make_units(batch, units).key, fill_key(batch, fill), output
 
 
 def _kinds(rows: tuple[str, ...]) -> list[str]:

@@ -6,8 +6,8 @@ from assay.errors import InputError
 
 # What models and data are known to have; a model may declare more in its `has`.
 NEEDS = (
-    "gradients", "classes", "spatial", "image", "vector", "text", "labels", "truth", "bcos",
-    "bagnet",
+    "gradients", "classes", "spatial", "attention", "image", "vector", "text", "labels", "truth",
+    "bcos", "bagnet",
 )  # fmt: skip
 
 

@@ -13,10 +13,19 @@ from assay.hashing import hash_network
 from assay.pixels import Pixels, Preprocess
 from assay.tokens import Tokenize, Tokens
 
+# How a layer's tokens lie in the image: rows and columns of the patches, which come after all other
+# tokens, or a function from the layer's output to [B, C, h, w].
+Reshape = tuple[int, int] | Callable[[Tensor], Tensor]
+
 # What a network that explains itself has: a mode in which a B-cos network is linear to autograd,
 # and what makes a network a bag of patches.
 EXPLANATION_MODES = ("explaining", "explanation_mode")
 BAG_OF_PATCHES = ("patch_logits", "receptive_field", "stride")
+
+
+def has_attention(module: nn.Module) -> bool:
+    """Whether some part of a network calls itself attention; a model may say so in its `has`."""
+    return any("attention" in type(part).__name__.lower() for part in module.modules())
 
 
 @dataclass
@@ -28,6 +37,7 @@ class Model:
     checkpoint: str = ""
     modality: str = "image"
     cam_layer: str | None = None
+    cam_reshape: Reshape | None = None
     has: frozenset[str] = frozenset({"gradients", "classes"})
     prepare: Preprocess | Tokenize | None = None
     pixels: Pixels | None = None
@@ -51,8 +61,10 @@ class Model:
     @property
     def capabilities(self) -> frozenset[str]:
         """What a method may need of the model."""
+        named = self.cam_layer or self.cam_reshape
         seen = {
-            "spatial": self.cam_layer or any(isinstance(m, nn.Conv2d) for m in self.net.modules()),
+            "spatial": named or any(isinstance(m, nn.Conv2d) for m in self.net.modules()),
+            "attention": has_attention(self.net),
             "bcos": any(callable(getattr(self.net, mode, None)) for mode in EXPLANATION_MODES),
             "bagnet": all(hasattr(self.net, part) for part in BAG_OF_PATCHES),
         }
@@ -101,6 +113,32 @@ class Model:
         if self.tokens is not None:
             return self.tokens.embed(self.net, inputs)
         return inputs.detach()
+
+    def places(self, output: Any) -> Tensor:  # [B, C, h, w]
+        """What a layer gives, laid out in space; a transformer's tokens as `cam_reshape` says.
+
+        Raises:
+            InputError: It has no places, or other ones than declared.
+        """
+        found = output[0] if isinstance(output, tuple | list) and output else output
+        if isinstance(found, Tensor) and callable(self.cam_reshape):
+            found = self.cam_reshape(found)
+        elif isinstance(found, Tensor) and found.ndim == 3 and isinstance(self.cam_reshape, tuple):
+            rows, columns = self.cam_reshape
+            others = found.shape[1] - rows * columns
+            if others < 0:
+                raise InputError(
+                    f"Expected at least {rows} x {columns} tokens of the layer, as `cam_reshape` "
+                    f"of model `{self.name}` says, got {found.shape[1]}."
+                )
+            found = found[:, others:].transpose(1, 2).reshape(len(found), -1, rows, columns)
+        if isinstance(found, Tensor) and found.ndim == 4:
+            return found
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise InputError(
+            f"Expected the layer to give [batch, channels, height, width], got {shape}. Of a "
+            f"transformer, say how its tokens lie: `assay.model(..., cam_reshape=(14, 14))`."
+        )
 
     def _scores(self, raw: Any) -> Tensor:
         if callable(self.output):

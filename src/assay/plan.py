@@ -135,6 +135,7 @@ class Plan:
                 m.checkpoint,
                 repr((m.prepare, m.pixels, m.cam_layer, m.tokens)),
                 registry.code_identity(m.output) if callable(m.output) else m.output,
+                *_reshape(m),
             ]
             for name, m in self.models.items()
         }
@@ -245,6 +246,14 @@ def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -
     return thing, own or (
         plugin.name if plain else registry.label(plugin.name, configured, plugin.defaults)
     )
+
+
+def _reshape(model: Model) -> list[Any]:
+    """How tokens become places, where a model says it."""
+    given = model.cam_reshape
+    if given is None:
+        return []
+    return [{"reshape": registry.code_identity(given) if callable(given) else list(given)}]
 
 
 def _cast(batch: Batch, model: Model) -> Batch:

@@ -81,9 +81,20 @@ class Batch:
 
     def reference(self, n: int) -> Tensor:
         """`n` fixed inputs of the whole dataset, the same everywhere; fewer where it is smaller."""
+        return self.others(self.reference_ids(n)).inputs
+
+    def reference_ids(self, n: int) -> list[str]:
+        """Whose inputs those are, for where they are too many to be held at once."""
         everyone = self._dataset("reference inputs")
-        order = sorted(everyone.ids, key=lambda i: hashlib.sha256(i.encode()).digest())
-        return everyone.batch(order[:n], self.prepare).inputs.to(self.inputs)
+        return sorted(everyone.ids, key=lambda i: hashlib.sha256(i.encode()).digest())[:n]
+
+    def others(self, ids: Sequence[str]) -> "Batch":
+        """Other samples of the dataset, prepared as these are."""
+        chosen = self._dataset("other samples").batch(
+            ids, self.prepare, seed=self.seed, pixels=self.pixels, tokens=self.tokens
+        )
+        chosen = chosen.to(self.inputs.device)
+        return replace(chosen, inputs=chosen.inputs.to(self.inputs))
 
     def partners(self) -> "Batch":
         """For each sample one of another group, fixed over the whole dataset.
@@ -91,17 +102,8 @@ class Batch:
         A partner's target is its own label; where there are no labels, the class explained here.
         """
         everyone = self._dataset("partners")
-        others = everyone.batch(
-            [everyone.partner(i) for i in self.ids],
-            self.prepare,
-            seed=self.seed,
-            pixels=self.pixels,
-            tokens=self.tokens,
-        ).to(self.inputs.device)
-        inputs = others.inputs.to(self.inputs)
-        return replace(
-            others, inputs=inputs, targets=self.targets if others.labels is None else others.labels
-        )
+        others = self.others([everyone.partner(i) for i in self.ids])
+        return replace(others, targets=self.targets if others.labels is None else others.labels)
 
     def _dataset(self, what: str) -> "Dataset":
         if self.dataset is None:

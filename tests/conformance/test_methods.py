@@ -16,7 +16,18 @@ VARIANTS = {
         {"steps": 3, "baseline": "uniform"}, {"steps": 3, "output": "probability"},
     ],
     "saliency": [{"output": "log_odds"}, {"abs": True}, {"reduce": "square"}],
+    "deeplift": [{"baseline": "uniform"}, {"output": "log_odds"}, {"noise": {"samples": 2}}],
+    "guided_backprop": [{"noise": {"samples": 2}}],
+    "excitation_backprop": [{"contrastive": True}, {"layer": "relu1"}],
+    "deepshap": [{"baselines": 3, "output": "probability"}],
+    "lrp": [
+        {"rule": rule} for rule in ("zero", "epsilon", "epsilon_plus_flat", "epsilon_alpha_beta")
+    ] + [{"rule": "alpha_beta", "alpha": 1}, {"output": "log_odds"}, {"noise": {"samples": 2}}],
     "gradcam": [{"relu": False}, {"layer": "relu1"}, {"noise": {"samples": 3}}],
+    "gradcam_pp": [{"variant": "torchcam"}],
+    "smooth_gradcam_pp": [{"variant": "torchcam", "layer": "relu1", "samples": 2}],
+    "cam": [{"relu": True}],
+    "scorecam": [{"layer": "relu1", "fill": "uniform", "output": "probability"}],
     **{name: [{"steps": 3, "noise": {"samples": 2}}] for name in ("ig_sg", "ig_sg_sq", "ig_var")},
     "vargrad": [{"noise": {"samples": 3, "sigma": 0.5, "relative": False}}],
     "occlusion": [
@@ -24,6 +35,27 @@ VARIANTS = {
         {"units": "elements", "spread": "share", "output": "probability"},
     ],
     **{name: [{"masks": 20, "side": 4, "normalise": True}] for name in ("rise", "rise_uniform")},
+    "iba": [{"steps": 2, "samples": 2, "layer": "relu1", "beta": 0.1, "estimate": 3}],
+    "input_iba": [
+        {"steps": 2, "samples": 2, "feature_steps": 1, "epochs": 2, "synthetic": 33,
+         "variant": "code"},
+    ],
+    "rect": [{"of": "gradcam", "side": 3}],
+    "pooling": [{"of": "occlusion", "bands": 3}],
+    "rollout": [{"start": 1, "resize": "bilinear", "noise": {"samples": 2}}],
+    "generic_attention": [{"form": "m4", "output": "probability"}],
+    "bt_token": [{"steps": 2, "start": 1}],
+    "lime": [
+        {"samples": 40, "units": {"grid": {"side": 4}}, "ridge": 0, "distance": "euclidean"},
+        {"samples": 20, "units": "elements", "ridge": 0, "output": "log_odds"},
+    ],
+    "kernel_shap": [
+        {"samples": 32, "units": {"grid": {"side": 2}}, "fill": "uniform"},
+        {"samples": 75, "units": {"grid": {"side": 3}}, "output": "probability"},
+    ],
+    "extremal_perturbation": [
+        {"steps": 3, "area": [0.1, 0.4], "output": "log_odds"}, {"steps": 3, "variant": "delete"},
+    ],
     "bcos": [{"output": "log_odds"}, {"noise": {"samples": 3}}],
     "bagnet": [{"output": "probability"}],
     "shuffled": [{"of": "gradcam"}, {"of": {"integrated_gradients": {"steps": 2}}}],

@@ -62,7 +62,7 @@ def test_it_runs(folder, photo, tmp_path_factory, call, monkeypatch):
             photo.rotate(30 * i + 7 * j).save(place / "val" / name / f"{j}.png")
     code, _, errors = call(
         "run", "--model", f"hf:{folder}", "--data", "val", "--out", "run", "--methods",
-        "saliency,occlusion,gradcam,random", "--protocols", "deletion",
+        "saliency,occlusion,gradcam,rollout,random", "--protocols", "deletion",
     )  # fmt: skip
     assert code == 0, errors
     labels = {r["label_name"] for r in Store.read_json(place / "run/previews/val.json")}

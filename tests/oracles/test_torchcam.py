@@ -1,6 +1,7 @@
 """CAM methods against torchcam on real networks, before its min-max normalisation."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 import assay
+from assay.data.memory import as_dataset
 
 methods = pytest.importorskip("torchcam.methods")
 
@@ -65,6 +67,54 @@ def test_gradcam_pp_equals_its_formula(real):
     assert relative(ours, enlarged(torch.stack(paper), real)) < 1e-4
     theirs = torchcam(methods.GradCAMpp, real)
     assert relative(theirs, enlarged(torch.stack(without_division), real)) < 1e-4
+    variant = assay.explain(real.model, real.x, real.y, "gradcam_pp", variant="torchcam")
+    assert relative(variant, theirs) < 1e-4
+
+
+def test_smooth_gradcam_pp_as_torchcam_runs_it(real):
+    """With the same noise; the map is that of its last noisy copy."""
+    dataset = as_dataset((real.x, real.y))
+    drawn = dataset.batch(dataset.ids).draw(
+        "smooth_gradcam_pp", (4, *real.x.shape[1:]), normal=True
+    )
+    copies = iter(0.3 * drawn.unbind(1)[s] for s in range(4))
+    with methods.SmoothGradCAMpp(real.model.net, real.layer) as extractor, torch.enable_grad():
+        extractor._distrib = SimpleNamespace(sample=lambda size: next(copies))
+        real.model.net(real.x.clone())
+        (coarse,) = extractor(real.y.tolist(), normalized=False)
+    ours = assay.explain(real.model, real.x, real.y, "smooth_gradcam_pp", variant="torchcam")
+    assert ours.abs().amax((1, 2)).min() > 0
+    assert relative(ours, enlarged(coarse.detach(), real)) < 1e-4
+
+
+def test_cam_equals_torchcam(resnet, efficientnet):
+    for world in (resnet, efficientnet):
+        (head,) = (n for n, m in world.model.net.named_modules() if isinstance(m, nn.Linear))
+        with methods.CAM(world.model.net, world.layer, head) as extractor, torch.no_grad():
+            world.model.net(world.x)
+            (coarse,) = extractor(world.y.tolist(), normalized=False)
+        ours = assay.explain(world.model, world.x, world.y, "cam")
+        assert relative(ours, enlarged(coarse, world)) < 1e-4
+
+
+def test_cam_of_squeezenet_is_its_class_channel(squeezenet):
+    """It has no linear head: the answer is the mean of the class's own channel."""
+    with torch.no_grad():
+        channels = squeezenet.model.net.classifier[:3](squeezenet.model.net.features(squeezenet.x))
+    coarse = channels[torch.arange(len(squeezenet.y)), squeezenet.y]
+    assert coarse.amax((1, 2)).min() > 0
+    ours = assay.explain(squeezenet.model, squeezenet.x, squeezenet.y, "cam", layer="classifier.2")
+    assert relative(ours, enlarged(coarse, squeezenet)) < 1e-4
+
+
+def test_scorecam_equals_torchcam_where_nothing_is_enlarged(resnet):
+    """Torchcam stretches masks before it enlarges them: at the input's size that is the same."""
+    with methods.ScoreCAM(resnet.model.net, "layer1") as extractor, torch.no_grad():
+        resnet.model.net(resnet.x)
+        (theirs,) = extractor(resnet.y.tolist(), normalized=False)
+    assert theirs.shape[1:] == resnet.x.shape[2:]
+    ours = assay.explain(resnet.model, resnet.x, resnet.y, "scorecam", layer="layer1")
+    assert relative(ours, theirs) < 1e-4
 
 
 def test_gradcam_is_xgradcam_on_a_global_average_pool(resnet):

@@ -17,19 +17,38 @@ from assay.conformance.worlds import (
     bcos_network,
     linear_image_model,
     linear_vector_model,
+    patches_in_a_transformer,
     small_image_network,
     words_in_a_bag,
     words_in_a_network,
+    words_in_a_transformer,
 )
 from assay.errors import NotApplicable
 from assay.interventions import engine_of
 from assay.methods import attribute
 from assay.registry import Passes
-from assay.spec import choose_one
+from assay.spec import Choice, choose_one
 from assay.types import Batch
 
 MANY = 100  # forward passes a sample that are too many where each takes long
 ROUNDING = 1e-4  # of a method's largest value, for methods from outside
+
+# A method named without options is tried with these: its rules hold at any, and a check takes many
+# runs of five small samples.
+CHEAP: dict[str, dict[str, Any]] = {
+    "lime": {"samples": 100},
+    "kernel_shap": {"samples": 100},
+    "extremal_perturbation": {"steps": 5},
+    "iba": {"steps": 3, "samples": 3},
+    "input_iba": {"steps": 3, "samples": 3, "feature_steps": 2, "epochs": 1, "synthetic": 10},
+}
+
+
+def choose(item: Any) -> Choice:
+    """The method as it is tried."""
+    if isinstance(item, str) and item in CHEAP:
+        item = {item: CHEAP[item]}
+    return choose_one("method", item)
 
 
 def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
@@ -38,7 +57,7 @@ def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
     Raises:
         NotApplicable: It needs what the world does not have.
     """
-    choice = choose_one("method", item)
+    choice = choose(item)
     has = world.model.capabilities | {"labels", "truth", world.model.modality}
     needs = choice.plugin.required(choice.options)
     missing = needs - has
@@ -46,6 +65,8 @@ def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
         raise NotApplicable(f"needs {', '.join(sorted(missing))}")
     if world.slow and (choice.passes.forward or 0) > MANY:
         raise NotApplicable(f"takes more than {MANY} passes: the faster worlds will do")
+    if world.made_for and world.made_for not in needs and not choice.plugin.own:
+        raise NotApplicable(f"is tried on networks without {world.made_for}")
     if choice.plugin.own and not choice.plugin.noise and world.model.tokens and "text" not in needs:
         raise NotApplicable("says nothing of texts: declare needs=['text'] to have them tried")
     with world.model.evaluating(), torch.no_grad():
@@ -87,7 +108,7 @@ def nothing_is_left_behind(world: World, item: Any) -> None:
 def neighbours_do_not_matter(world: World, item: Any) -> None:
     """A map does not depend on the order of the batch, or on who else is in it."""
     together = explain(world, item)
-    order = [3, 0, 4, 2, 1]
+    order = [*range(1, len(together), 2), *range(0, len(together), 2)]
     if not _same(explain(world, item, world.batch.select(order)), together[order], item):
         raise Fault("in another order the samples get other maps")
     alone = [explain(world, item, world.batch.select([b])) for b in range(len(together))]
@@ -103,21 +124,21 @@ def a_seed_decides(world: World, item: Any) -> None:
 
 def passes_are_as_declared(world: World, item: Any) -> None:
     """The network passes are as many as `passes` declares, with the engine of a run at hand."""
-    choice, rows = choose_one("method", item), []
+    choice, rows = choose(item), []
     world.model.micro_batch = 1
     explain(world, item)
     engine = engine_of(world.model, world.batch)
     asked = engine.counter.rows
-    net = world.model.prepared.net if choice.plugin.intervenes else world.model.net
+    net = world.model.prepared.net if choice.intervening else world.model.net
     handle = net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
     try:
         explain(world, item, engine.lent())
     finally:
         handle.remove()
     declared, samples = choice.passes, len(world.batch)
-    if choice.plugin.intervenes and sum(rows) != engine.counter.rows - asked:
+    if choice.intervening and sum(rows) != engine.counter.rows - asked:
         raise Fault("it asks the network beside the engine")
-    if declared.forward is None or (choice.plugin.intervenes and len(world.batch.map_shape) == 1):
+    if declared.forward is None or (choice.intervening and len(world.batch.map_shape) == 1):
         return  # as many as the sample has units
     if choice.plugin.own and declared == Passes() and rows:
         each = sum(rows) / samples
@@ -129,7 +150,7 @@ def passes_are_as_declared(world: World, item: Any) -> None:
 
 
 def _same(one: Tensor, other: Tensor, item: Any) -> bool:
-    if not choose_one("method", item).plugin.own:
+    if not choose(item).plugin.own:
         return torch.equal(one, other)
     scale = float(other.abs().max()) if other.numel() else 0.0
     return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=ROUNDING * scale)
@@ -150,4 +171,6 @@ WORLDS = (
     linear_vector_model,
     words_in_a_bag,
     words_in_a_network,
+    patches_in_a_transformer,
+    words_in_a_transformer,
 )

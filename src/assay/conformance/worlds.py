@@ -10,7 +10,8 @@ from assay.data.memory import as_dataset
 from assay.models.bagnet import LAYOUTS, BagNet
 from assay.models.bcos import BcosResNet
 from assay.models.prepare import prepare_network
-from assay.models.token_classifier import SPECIAL, TokenClassifier, Vocabulary
+from assay.models.small_vit import SmallViT
+from assay.models.token_classifier import PAD, SPECIAL, TokenClassifier, Vocabulary
 from assay.models.wrap import model as as_model
 from assay.types import Batch, Model, Tokenize
 
@@ -53,6 +54,29 @@ class LinearImages(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, 3, 8, 8] to logits [B, 3]."""
         return torch.einsum("bchw,kchw->bk", x, self.weight)
+
+
+class SmallTransformer(nn.Module):
+    """Two layers of attention between words; the answer is read from the first token."""
+
+    def __init__(self, words: int, width: int = 8, heads: int = 2, longest: int = 16) -> None:
+        """Random weights."""
+        super().__init__()
+        self.embedding = nn.Embedding(words, width)
+        self.places = nn.Parameter(torch.randn(longest, width))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, heads, 16, 0.0, batch_first=True, norm_first=True)
+            for _ in range(2)
+        )
+        self.head = nn.Linear(width, 2)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """[B, T] to logits [B, 2]."""
+        x = self.embedding(ids) + self.places[: ids.shape[1]]
+        for layer in self.layers:
+            x = layer(x, src_key_padding_mask=ids == PAD)
+        logits: Tensor = self.head(x[:, 0])
+        return logits
 
 
 def make_net(seed: int = 0, classes: int = 4) -> SmallNet:
@@ -112,6 +136,7 @@ class World:
     model: Model
     batch: Batch
     slow: bool = False  # whether methods of very many passes are spared it
+    made_for: str = ""  # what a method needs to be tried here; those of users are, in any case
 
 
 def small_image_network() -> World:
@@ -144,6 +169,18 @@ def linear_vector_model() -> World:
     torch.manual_seed(0)
     net, x, y = nn.Linear(9, 3, bias=False), torch.randn(5, 9), torch.arange(5) % 3
     return _world(net, x, y, (x * net.weight[y]).detach())
+
+
+def patches_in_a_transformer() -> World:
+    """Five images under a small vision transformer; the truth is noise."""
+    torch.manual_seed(0)
+    net = SmallViT(classes=4, size=16, width=8, depth=2, heads=2)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(10 if weight.ndim > 1 else 1)  # so that it attends to something
+    x, y = make_images(5)
+    truth = torch.rand(5, 16, 16, generator=torch.Generator().manual_seed(2))
+    return replace(_world(net.eval(), x, y, truth), made_for="attention")
 
 
 def _world(net: nn.Module, x: Tensor, y: Tensor, truth: Tensor) -> World:
@@ -206,11 +243,20 @@ def words_in_a_network() -> World:
     return _text_world(bag_of_words(hidden=6))
 
 
+def words_in_a_transformer() -> World:
+    """Five texts of different lengths under a small transformer."""
+    vocabulary = Vocabulary.of([" ".join((*GOOD, *BAD, *PLAIN))])
+    torch.manual_seed(0)
+    net = SmallTransformer(len(vocabulary.words)).eval()
+    model = as_model(net, prepare=vocabulary.tokenize(), name="small_transformer")
+    return replace(_text_world(model), made_for="attention")
+
+
 def _text_world(model: Model) -> World:
     texts, labels = make_texts(5)
     ids = padded(model, texts)
     truth = torch.zeros(ids.shape)
-    if isinstance(model.net.get_submodule("hidden"), nn.Identity):
+    if isinstance(getattr(model.net, "hidden", None), nn.Identity):
         truth = word_shares(model, ids, torch.tensor(labels))
     dataset = as_dataset((ids, labels, truth), tokens=True)
     with model.evaluating(), torch.no_grad():

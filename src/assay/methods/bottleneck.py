@@ -1,1 +1,306 @@
 """Information bottlenecks: how much of a layer, or of the input, the answer needs."""
+
+import math
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from assay.errors import InputError, NotApplicable
+from assay.interventions import micro_batches
+from assay.methods.adversary import adversary_rows, generated_mask
+from assay.methods.cam import enlarge, find_layer, outputs
+from assay.methods.statistics import usual
+from assay.models.prepare import channels_last
+from assay.registry import Passes, method
+from assay.tokens import hooked
+from assay.types import Batch, Model
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _iba_passes(options: Mapping[str, Any]) -> Passes:
+    rows = options["steps"] * options["samples"]
+    return Passes(forward=1 + rows, backward=rows)
+
+
+@method(
+    "iba",
+    needs=["gradients", "image", "spatial"],
+    passes=_iba_passes,
+    family="bottleneck",
+    cite="schulz2020",
+    title="IBA",
+)
+def iba(
+    model: Model,
+    batch: Batch,
+    *,
+    layer: Any = None,
+    beta: NotNegative = 10.0,
+    steps: Count = 10,
+    samples: Count = 10,
+    sigma: NotNegative = 1.0,
+    lr: Positive = 1.0,
+    alpha0: float = 5.0,
+    min_std: Positive = 0.01,
+    active: Share = 0.01,
+    estimate: Annotated[int, Field(ge=2)] = 1000,
+) -> Tensor:
+    """The bits of a layer that pass a bottleneck of noise, made as narrow as the answer allows.
+
+    Formula: Z = l R + (1 - l) (m + s e), l the blurred sigmoid of a, minimises over a the cross
+    entropy plus `beta` times the mean of KL(N(l R + (1 - l) m, (1 - l)^2 s^2) || N(m, s^2)); the
+    map is that KL in bits, summed over channels and enlarged, so that its sum is that of the layer.
+
+    R is the layer's output, m and s its mean and spread over `estimate` samples of the data, units
+    not zero in more than `active` of them pass at all. a starts at `alpha0` and takes `steps` of
+    Adam, each on `samples` draws of e.
+
+    Beside the paper: the settings are those of the authors' code, which, as here, reads the map
+    before the last step. The layer is the last with a spatial output unless `layer` names one; the
+    paper takes one in the middle. 1 - l is computed as the sigmoid of -a, so that nothing is
+    infinite where l rounds to 1, and small layers repeat their border where they cannot mirror it.
+    """
+    known = usual(model, batch, layer, estimate)
+    prior = Prior(known.mean, known.std.clamp(min=min_std), (known.active > active).to(batch.dtype))
+    bits = []
+    for b, output in enumerate(layer_outputs(model, batch, layer)):
+        capacity = fit(
+            model, batch.select([b]), layer, output, prior, beta=beta, steps=steps,
+            samples=samples, sigma=sigma, lr=lr, alpha0=alpha0,
+        )[1]  # fmt: skip
+        bits.append(capacity.sum(0) / math.log(2))
+    return spread(torch.stack(bits), batch)
+
+
+def layer_outputs(model: Model, batch: Batch, layer: str | nn.Module | None) -> list[Tensor]:
+    """What the layer gives for each sample, `[C, h, w]`.
+
+    Raises:
+        NotApplicable: It gives tokens.
+    """
+    if model.cam_reshape is not None:
+        raise NotApplicable(
+            "The information bottleneck needs a layer with places; a transformer's class token "
+            "would pass beside it."
+        )
+    found = [a[:asked] for a, _, _, asked in outputs(model, batch, layer)]
+    return [output.contiguous() for output in torch.cat(found)]
+
+
+def spread(coarse: Tensor, batch: Batch) -> Tensor:
+    """The layer's map at the input's size with, up to its border, the same sum."""
+    height, width = batch.map_shape
+    return enlarge(coarse * (coarse[0].numel() / (height * width)), batch.map_shape)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What stands for a layer's output where nothing is let through, each `[C, h, w]`."""
+
+    mean: Tensor
+    std: Tensor
+    active: Tensor
+
+
+def fit(
+    model: Model,
+    sample: Batch,
+    layer: str | nn.Module | None,
+    output: Tensor,
+    prior: Prior,
+    *,
+    beta: float,
+    steps: int,
+    samples: int,
+    sigma: float,
+    lr: float,
+    alpha0: float,
+) -> tuple[Tensor, Tensor]:  # each [C, h, w]
+    """The bottleneck of one sample: the share that is let through, and its nats.
+
+    Samples are fitted one by one, so that none depends on who is fitted beside it.
+    """
+    module = find_layer(model, layer)
+    alpha = torch.full_like(output, alpha0).requires_grad_(True)
+    optimiser = torch.optim.Adam([alpha], lr=lr, foreach=False)
+    passed = capacity = output
+    for step in range(steps):
+        noise = sample.draw(f"iba {step}", (samples, *output.shape), normal=True)[0]
+        noise = prior.mean + prior.std * noise
+        with torch.enable_grad():
+            passed, held = gate(alpha, sigma)
+            capacity = information(passed, held, (output - prior.mean) / prior.std) * prior.active
+            cost = beta * capacity.mean()
+        mixed = (torch.lerp(noise, output, passed.detach()) * prior.active).detach()
+        slope = loss_gradient(model, sample, module, mixed)  # [S, C, h, w]
+        slope = (slope * (output - noise) * prior.active).sum(0) / samples
+        (alpha.grad,) = torch.autograd.grad([passed, cost], alpha, [slope, torch.ones_like(cost)])
+        optimiser.step()
+    return passed.detach(), capacity.detach()
+
+
+def gate(alpha: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+    """What is let through and what is held back: the smoothed sigmoids of alpha and of -alpha."""
+    return blur(torch.sigmoid(alpha), sigma), blur(torch.sigmoid(-alpha), sigma)
+
+
+def information(passed: Tensor, held: Tensor, standard: Tensor) -> Tensor:
+    """KL(N(l r, (1 - l)^2) || N(0, 1)) in nats, r the output in units of its prior."""
+    small = held.clamp(min=torch.finfo(held.dtype).tiny)
+    return 0.5 * ((passed * standard) ** 2 + held**2 - 1) - torch.log(small)
+
+
+def blur(images: Tensor, sigma: float) -> Tensor:  # [C, h, w]
+    """Each channel under a Gaussian of two standard deviations to each side, mirrored outside."""
+    reach = round(2 * sigma)
+    if sigma == 0 or reach == 0:
+        return images
+    offsets = torch.arange(-reach, reach + 1, device=images.device, dtype=images.dtype)
+    line = torch.exp(-(offsets**2) / (2 * sigma**2))
+    kernel = torch.outer(line, line)
+    mode = "reflect" if min(images.shape[1:]) > reach else "replicate"
+    padded = functional.pad(images[:, None], [reach] * 4, mode=mode)
+    return functional.conv2d(padded, (kernel / kernel.sum())[None, None])[:, 0]
+
+
+def loss_gradient(
+    model: Model, sample: Batch, module: nn.Module | None, mixed: Tensor
+) -> Tensor:  # like mixed
+    """How each noisy copy of the layer's output, or of the input, changes the cross entropy."""
+    parts, size = [], min(model.micro_batch, len(mixed))
+    for _, rows, asked in micro_batches(1, len(mixed), size, mixed.device):
+        given, inputs = mixed[rows], sample.inputs.expand(len(rows), *sample.inputs.shape[1:])
+        if model.channels_last:
+            given, inputs = channels_last(given), channels_last(inputs)
+        given.requires_grad_(True)
+        with torch.enable_grad():
+            if module is None:
+                logits = model.logits(inputs, at=given.clone())  # it may work in place
+            else:
+                with _giving(module, given):
+                    logits = model.logits(inputs)
+            target = model.log_probs(logits)[:, sample.targets[0]]
+            (slope,) = torch.autograd.grad(-target.sum(), given)
+        parts.append(slope[:asked])
+    return torch.cat(parts)
+
+
+def _giving(module: nn.Module, instead: Tensor) -> AbstractContextManager[None]:
+    """A layer that gives something else."""
+    calls = []
+
+    def give(_: nn.Module, __: Any, ___: Any) -> Tensor:
+        calls.append(1)
+        if len(calls) > 1:
+            raise InputError(
+                "Expected a layer that runs once, got one that runs several times: name the block "
+                "it belongs to with `layer=`."
+            )
+        return instead.clone()
+
+    return hooked(module, give)
+
+
+def _input_passes(options: Mapping[str, Any]) -> Passes:
+    fits = (options["feature_steps"] + options["steps"]) * options["samples"]
+    seen, back = adversary_rows(options["synthetic"], options["epochs"])
+    return Passes(forward=1 + fits + seen, backward=fits + back)
+
+
+@method(
+    "input_iba",
+    needs=["gradients", "image", "spatial"],
+    passes=_input_passes,
+    family="bottleneck",
+    cite="zhang2021",
+    title="InputIBA",
+)
+def input_iba(
+    model: Model,
+    batch: Batch,
+    *,
+    layer: Any = None,
+    beta: NotNegative = 20.0,
+    steps: Count = 60,
+    samples: Count = 10,
+    sigma: NotNegative = 1.0,
+    lr: Positive = 1.0,
+    alpha0: float = 5.0,
+    feature_beta: NotNegative = 20.0,
+    feature_steps: Count = 10,
+    epochs: Annotated[int, Field(ge=0)] = 20,
+    synthetic: Annotated[int, Field(ge=1)] = 200,
+    min_std: Positive = 0.01,
+    active: Share = 0.01,
+    estimate: Annotated[int, Field(ge=2)] = 1000,
+    variant: Literal["paper", "code"] = "paper",
+) -> Tensor:
+    """The share of each pixel that passes a bottleneck on the input, as narrow as one on a layer.
+
+    Formula: the mean over channels of sigmoid(a), where z = l x + (1 - l) e, l the blurred sigmoid
+    of a, e standard normal, minimises the cross entropy plus `beta` times the mean of KL(N(m, v) ||
+    N(0, 1)), m = l x (1 - g) / (1 - g l), v = (1 - l)^2 / (1 - g l)^2.
+
+    g is a mask of the input, fitted against a critic so that the layer's answers to g x + (1 - g) e
+    look like what passes the bottleneck of `iba` there: `epochs` over `synthetic` examples of it;
+    0 leaves g as it starts. By default some 4,700 passes a sample.
+
+    Beside the paper: settings are those of the authors' code for ImageNet, but the critic is
+    narrower and normalises each example by itself. Examples are mixed by the share that passes;
+    `variant: code` mixes by its nats, which are no share. Noise is standard normal in the network's
+    own input units, so that inputs should be normalised. As there, a is read after the last step.
+    """
+    known = usual(model, batch, layer, estimate)
+    prior = Prior(known.mean, known.std.clamp(min=min_std), (known.active > active).to(batch.dtype))
+    maps = []
+    for b, output in enumerate(layer_outputs(model, batch, layer)):
+        sample = batch.select([b])
+        passed, capacity = fit(
+            model, sample, layer, output, prior, beta=feature_beta, steps=feature_steps,
+            samples=samples, sigma=sigma, lr=lr, alpha0=alpha0,
+        )  # fmt: skip
+        first = spread(capacity.sum(0)[None] / math.log(2), sample)[0]
+        generated = generated_mask(
+            model, sample, find_layer(model, layer), output,
+            passed if variant == "paper" else capacity, first, epochs, synthetic,
+        )  # fmt: skip
+        maps.append(_fit_input(model, sample, generated, beta, steps, samples, sigma, lr, alpha0))
+    return torch.stack(maps)
+
+
+def _fit_input(
+    model: Model,
+    sample: Batch,
+    generated: Tensor,
+    beta: float,
+    steps: int,
+    samples: int,
+    sigma: float,
+    lr: float,
+    alpha0: float,
+) -> Tensor:  # [H, W]
+    """The bottleneck of one input, over the mask that was generated for it."""
+    x = sample.inputs[0]
+    alpha = torch.full_like(x, alpha0).requires_grad_(True)
+    optimiser = torch.optim.Adam([alpha], lr=lr, foreach=False)
+    for step in range(steps):
+        noise = sample.draw(f"input_iba {step}", (samples, *x.shape), normal=True)[0]
+        with torch.enable_grad():
+            passed, held = gate(alpha, sigma)
+            left = (1 - generated) + generated * held  # 1 - g l, without cancellation
+            cost = beta * information(passed, held / left, x * (1 - generated) / left).mean()
+        mixed = torch.lerp(noise, x, passed.detach()).detach()
+        slope = (loss_gradient(model, sample, None, mixed) * (x - noise)).sum(0) / samples
+        (alpha.grad,) = torch.autograd.grad([passed, cost], alpha, [slope, torch.ones_like(cost)])
+        optimiser.step()
+    return torch.sigmoid(alpha.detach()).mean(0)

@@ -1,10 +1,12 @@
 """Class activation maps: how much each place of the last spatial layer speaks for the class."""
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -12,9 +14,12 @@ from assay.errors import InputError, NotApplicable, unknown
 from assay.interventions import micro_batches
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained, one_pass
-from assay.registry import method
+from assay.registry import Passes, method
 from assay.tokens import hooked
 from assay.types import Batch, Model
+
+Variant = Literal["paper", "torchcam"]
+TOGETHER = 16  # samples whose noisy copies are held at once
 
 
 def find_layer(model: Model, layer: str | nn.Module | None) -> nn.Module:
@@ -25,8 +30,9 @@ def find_layer(model: Model, layer: str | nn.Module | None) -> nn.Module:
     name = layer or model.cam_layer or model.spatial_layer
     if name is None:
         raise NotApplicable(
-            f"Model `{model.name}` has no layer with a spatial output near its answer; "
-            f"name one with `layer=` or `assay.model(..., cam_layer=...)`."
+            f"Model `{model.name}` has no layer with a spatial output near its answer; name one "
+            f"with `layer=` or `assay.model(..., cam_layer=...)`, or say how the tokens of a "
+            f"transformer lie: `assay.model(..., cam_reshape=(14, 14))`."
         )
     if name not in modules:
         raise unknown(f"layer of model `{model.name}`:", name, [n for n in modules if n])
@@ -43,13 +49,12 @@ def activations(
     at = points(model, batch)
 
     def cut(_: nn.Module, __: Any, output: Any) -> Any:
-        if not isinstance(output, Tensor) or output.ndim != 4:
-            raise InputError(
-                f"Expected the layer to give [batch, channels, height, width], got "
-                f"{tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__}."
-            )
-        seen.append(output.detach().requires_grad_(True))
-        return seen[-1].clone()  # what follows may work in place
+        several = isinstance(output, tuple | list) and len(output) > 0
+        found = output[0] if several else output
+        model.places(output)  # refuses what has none
+        seen.append(found.detach().requires_grad_(True))
+        fresh = seen[-1].clone()  # what follows may work in place
+        return type(output)((fresh, *output[1:])) if several else fresh
 
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, batch.inputs.device):
         seen.clear()
@@ -59,11 +64,51 @@ def activations(
         with torch.enable_grad(), hooked(module, cut):
             logits = model.logits(batch.inputs[samples], at=x)
             scalar = explained(model, logits, batch.targets[samples], output).sum()
-            (gradient,) = torch.autograd.grad(scalar, seen[-1])
-        yield seen[-1].detach()[:asked], gradient[:asked]
+            _check_used(model, seen)
+            (gradient,) = torch.autograd.grad(scalar, seen[-1], allow_unused=True)
+        if gradient is None:
+            raise InputError(
+                f"Expected the answer of model `{model.name}` to depend on the layer read by a "
+                f"CAM, but nothing of its output reaches it. Name another with `layer=`."
+            )
+        yield model.places(seen[-1].detach())[:asked], model.places(gradient)[:asked]
 
 
-cam = functools.partial(
+def outputs(
+    model: Model, batch: Batch, layer: str | nn.Module | None
+) -> Iterator[tuple[Tensor, Tensor, Tensor, int]]:
+    """The layer's output `[n, C, h, w]` and the logits, without gradients, a micro-batch at a time.
+
+    Beside them the samples they belong to, and how many of them are no padding.
+    """
+    module = find_layer(model, layer)
+    seen: list[Tensor] = []
+    at = points(model, batch)
+
+    def keep(_: nn.Module, __: Any, output: Any) -> None:
+        seen.append(model.places(output).detach().clone())  # what follows may work in place
+
+    for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, batch.inputs.device):
+        seen.clear()
+        x = at[samples]
+        if model.channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        # A dry run may ask this of a network that nobody has put into evaluation mode.
+        with model.evaluating(), hooked(module, keep):
+            logits = model.logits(batch.inputs[samples], at=x)
+        _check_used(model, seen)
+        yield seen[-1], logits, samples, asked
+
+
+def _check_used(model: Model, seen: list[Tensor]) -> None:
+    if not seen:
+        raise InputError(
+            f"Expected the layer to be one that model `{model.name}` runs through, but it was not "
+            f"used. Name another with `layer=`."
+        )
+
+
+gradient_cam = functools.partial(
     method, needs=["gradients", "image", "spatial"], noise=True, passes=one_pass, family="cam"
 )
 
@@ -99,12 +144,20 @@ def _positive_gradient(activation: Tensor, gradient: Tensor) -> Tensor:
 
 def _pixel_weighted(activation: Tensor, gradient: Tensor) -> Tensor:
     square, cube = gradient**2, gradient**3
+    return (_share(activation, square, cube) * functional.relu(gradient)).sum((2, 3), keepdim=True)
+
+
+def _share(activation: Tensor, square: Tensor, cube: Tensor) -> Tensor:
+    """Grad-CAM++'s weight of each place, from the second and third powers of gradients there."""
     below = 2 * square + (cube * activation).sum((2, 3), keepdim=True)
-    alpha = torch.where(below == 0, 0.0, square / torch.where(below == 0, 1.0, below))
-    return (alpha * functional.relu(gradient)).sum((2, 3), keepdim=True)
+    return torch.where(below == 0, 0.0, square / torch.where(below == 0, 1.0, below))
 
 
-@cam("gradcam", cite="selvaraju2017", title="Grad-CAM")
+def _undivided(activation: Tensor, gradient: Tensor) -> Tensor:
+    return (gradient**2 * functional.relu(gradient)).sum((2, 3), keepdim=True)
+
+
+@gradient_cam("gradcam", cite="selvaraju2017", title="Grad-CAM")
 def gradcam(
     model: Model,
     batch: Batch,
@@ -122,7 +175,7 @@ def gradcam(
     return _weighted(model, batch, layer, output, relu, _mean_gradient)
 
 
-@cam("xgradcam", cite="fu2020", title="XGrad-CAM")
+@gradient_cam("xgradcam", cite="fu2020", title="XGrad-CAM")
 def xgradcam(
     model: Model,
     batch: Batch,
@@ -141,7 +194,7 @@ def xgradcam(
     return _weighted(model, batch, layer, output, relu, _share_of_activation)
 
 
-@cam("layercam", cite="jiang2021", title="Layer-CAM")
+@gradient_cam("layercam", cite="jiang2021", title="Layer-CAM")
 def layercam(
     model: Model,
     batch: Batch,
@@ -159,7 +212,7 @@ def layercam(
     return _weighted(model, batch, layer, output, relu, _positive_gradient)
 
 
-@cam("gradcam_pp", cite="chattopadhay2018", title="Grad-CAM++")
+@gradient_cam("gradcam_pp", cite="chattopadhay2018", title="Grad-CAM++")
 def gradcam_pp(
     model: Model,
     batch: Batch,
@@ -167,6 +220,7 @@ def gradcam_pp(
     layer: Any = None,
     relu: bool = True,
     output: Output = "logit",
+    variant: Variant = "paper",
 ) -> Tensor:
     """Grad-CAM with positive gradients, each place counted by a weight of its own.
 
@@ -174,9 +228,76 @@ def gradcam_pp(
     sum(g^3 A)), g = df/dA.
 
     Beside the paper: it explains the exponential of the logit, which gives all weights the same
-    factor and leaves the order of the map as it is.
+    factor and leaves the order of the map as it is. `variant: torchcam` is what that library
+    computes, and IDSDS with it: the division falls on a copy and is lost, w_k = sum(g^2 relu(g)).
     """
-    return _weighted(model, batch, layer, output, relu, _pixel_weighted)
+    weigh = _pixel_weighted if variant == "paper" else _undivided
+    return _weighted(model, batch, layer, output, relu, weigh)
+
+
+def _noisy_passes(options: Mapping[str, Any]) -> Passes:
+    return Passes(forward=options["samples"] + 1, backward=options["samples"])
+
+
+@method(
+    "smooth_gradcam_pp",
+    needs=["gradients", "image", "spatial"],
+    passes=_noisy_passes,
+    family="cam",
+    cite="omeiza2019",
+    title="Smooth Grad-CAM++",
+)
+def smooth_gradcam_pp(
+    model: Model,
+    batch: Batch,
+    *,
+    layer: Any = None,
+    samples: Annotated[int, Field(ge=1)] = 4,
+    sigma: Annotated[float, Field(ge=0)] = 0.3,
+    relu: bool = True,
+    output: Output = "logit",
+    variant: Variant = "paper",
+) -> Tensor:
+    """Grad-CAM++ with the powers of its gradients averaged over noisy copies of the input.
+
+    Formula: relu(sum_k w_k A_k), w_k = sum(alpha relu(m_1)) over places, alpha = m_2 / (2 m_2 +
+    sum(m_3 A)), m_p the mean of g^p over copies x + `sigma` N(0, 1), A the clean activations.
+
+    Beside the paper: above the line it prints the first power, which without noise would not be
+    Grad-CAM++. `samples` and `sigma` are those of IDSDS. `variant: torchcam` is what IDSDS ran:
+    relu(g) and the A that is summed are those of the last noisy copy, so it is nearly Grad-CAM++ of
+    one noisy image.
+    """
+    noise = sigma * batch.draw(
+        "smooth_gradcam_pp", (samples, *batch.inputs.shape[1:]), normal=True
+    )  # [B, S, C, H, W]
+    maps = []
+    for start in range(0, len(batch), TOGETHER):
+        some = range(start, min(start + TOGETHER, len(batch)))
+        part = batch.select(some)
+        clean = torch.cat([a[:asked] for a, _, _, asked in outputs(model, part, layer)])
+        copies = part.select([b for b in range(len(part)) for _ in range(samples)])
+        added = noise[some.start : some.stop].flatten(0, 1)
+        copies = replace(copies, extra={**batch.extra, "noise": added})
+        pairs = list(activations(model, copies, layer, output))
+        noisy, gradient = (
+            tensor.reshape(len(part), samples, *tensor.shape[1:]).unbind(1)
+            for tensor in map(torch.cat, zip(*pairs, strict=True))
+        )  # each S times [n, K, h, w]
+        first, square, cube = (
+            functools.reduce(torch.add, [g**power for g in gradient]) / samples
+            for power in (1, 2, 3)
+        )
+        if variant == "paper":
+            weight = _share(clean, square, cube) * functional.relu(first)
+            shown = clean
+        else:
+            below = 2 * square + (cube * clean).sum((2, 3), keepdim=True) + 1e-8
+            weight = square / below * functional.relu(gradient[-1])
+            shown = noisy[-1]
+        coarse = (weight.sum((2, 3), keepdim=True) * shown).sum(1)
+        maps.append(functional.relu(coarse) if relu else coarse)
+    return enlarge(torch.cat(maps), batch.map_shape)
 
 
 def enlarge(maps: Tensor, shape: tuple[int, ...]) -> Tensor:  # [B, h, w] -> [B, H, W]

@@ -22,7 +22,8 @@ def _grid_needs(options: Mapping[str, Any]) -> set[str]:
     return set() if options["grid"] == "pixel" else {"image"}
 
 
-def _needs_of(options: Mapping[str, Any]) -> set[str]:
+def needs_of(options: Mapping[str, Any]) -> set[str]:
+    """What the method needs that another one's maps are taken from."""
     choice = choose_one("method", options["of"])
     return set(choice.plugin.required(choice.options))
 
@@ -70,15 +71,16 @@ def oracle(model: Model, batch: Batch) -> Tensor:
     return batch.truth.to(batch.inputs.device, batch.dtype)
 
 
-def _passes_of(options: Mapping[str, Any]) -> Passes:
+def passes_of(options: Mapping[str, Any]) -> Passes:
+    """What the method costs that another one's maps are taken from."""
     return choose_one("method", options["of"]).passes
 
 
 @method(
     "shuffled",
     control="other",
-    needs=_needs_of,
-    passes=_passes_of,
+    needs=needs_of,
+    passes=passes_of,
     family="controls",
     title="Shuffled",
 )

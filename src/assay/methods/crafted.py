@@ -1,1 +1,101 @@
-"""Maps made without a network, as rivals: a rectangle and a pooled image."""
+"""Maps made from another method's to suit one kind of data, as rivals: a square and bands.
+
+SoCo makes them to show that a benchmark with planted features rewards whoever knows the shape of
+the plant: the square wins where a square was planted, bands win where bands were.
+"""
+
+from itertools import pairwise
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from assay.errors import NotApplicable
+from assay.methods import attribute
+from assay.methods.controls import MethodChoice, needs_of, passes_of
+from assay.registry import method
+from assay.spec import choose_one
+from assay.types import Batch, Model
+
+Count = Annotated[int, Field(ge=1)]
+SIDE = 60 / 224  # of SoCo's square, as a share of the image's side
+
+
+@method(
+    "rect",
+    control="other",
+    needs=lambda options: {"image"} | needs_of(options),
+    passes=passes_of,
+    family="crafted",
+    cite="li2024soco",
+    title="Rectangle",
+)
+def rect(
+    model: Model,
+    batch: Batch,
+    *,
+    of: MethodChoice = "integrated_gradients",
+    side: Count | None = None,
+) -> Tensor:
+    """A square of ones where a method's positive attribution has its centre, zero elsewhere.
+
+    Formula: 1 within `side` pixels around the mean place under max(A, 0), A the map of `of`.
+
+    `side` is 60 pixels of 224 in proportion, 9 of 32, unless it is given. A square that would reach
+    over the border is shifted inside; a map without positive values has its centre in the middle.
+
+    Beside the paper: it does not say what happens at the border.
+    """
+    height, width = batch.map_shape
+    wanted = side or round(SIDE * min(height, width)) or 1
+    if wanted > min(height, width):
+        raise NotApplicable(
+            f"A square of {wanted} pixels a side does not fit into an image of {height} x {width}."
+        )
+    found = attribute(model, batch, choose_one("method", of)).double().clamp(min=0)
+    squares = torch.zeros(len(batch), height, width, device=found.device, dtype=batch.dtype)
+    for square, mass in zip(squares, found, strict=True):
+        top, left = (_start(mass.sum(axis), wanted) for axis in (1, 0))
+        square[top : top + wanted, left : left + wanted] = 1
+    return squares
+
+
+def _start(mass: Tensor, length: int) -> int:
+    """Where a piece of this length begins whose middle is nearest to the centre of mass."""
+    places = torch.arange(len(mass), device=mass.device, dtype=mass.dtype)
+    total = mass.sum()
+    centre = float((mass * places).sum() / total) if bool(total > 0) else (len(mass) - 1) / 2
+    first = int(centre - (length - 1) / 2 + 0.5) if centre > (length - 1) / 2 else 0
+    return min(first, len(mass) - length)
+
+
+@method(
+    "pooling",
+    control="other",
+    needs=lambda options: {"image"} | needs_of(options),
+    passes=passes_of,
+    family="crafted",
+    cite="li2024soco",
+    title="Pooled bands",
+)
+def pooling(
+    model: Model, batch: Batch, *, of: MethodChoice = "integrated_gradients", bands: Count = 7
+) -> Tensor:
+    """A method's map with every value replaced by the mean of its horizontal band.
+
+    Formula: the mean of A over the rows of the band, of `bands` equally high ones, A the map of
+    `of`. Where the height is no multiple of `bands` they differ by one row.
+
+    Beside the paper: nothing.
+    """
+    height, _ = batch.map_shape
+    if bands > height:
+        raise NotApplicable(f"An image of {height} rows has no {bands} bands.")
+    found = attribute(model, batch, choose_one("method", of))
+    pooled = torch.empty_like(found)
+    edges = [height * band // bands for band in range(bands + 1)]
+    for map_, whole in zip(pooled, found, strict=True):
+        for top, bottom in pairwise(edges):
+            map_[top:bottom] = whole[top:bottom].mean()
+    return pooled

@@ -105,7 +105,7 @@ def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") ->
     )
 
 
-def _start(model: Model, batch: Batch, baseline: FillChoice, x: Tensor) -> Tensor:
+def baseline_points(model: Model, batch: Batch, baseline: FillChoice, x: Tensor) -> Tensor:
     """Where the way begins; zero is zero where the gradients are taken, so for words as well."""
     if isinstance(baseline, str) and baseline == "zero":
         return torch.zeros_like(x)
@@ -141,7 +141,7 @@ def integrated_gradients(
     a sum of equal steps, and the logit is explained; `output: probability` is the paper's.
     """
     x = points(model, batch)
-    start = _start(model, batch, baseline, x)
+    start = baseline_points(model, batch, baseline, x)
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     alpha = torch.as_tensor((nodes + 1) / 2).to(x)
     weight = torch.as_tensor(weights / 2).to(x)

@@ -1,1 +1,108 @@
-"""Layer-wise relevance propagation: the answer is dealt out, layer by layer, down to the input."""
+"""Layer-wise relevance propagation, by one rule for all layers or by the usual composites."""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from assay.methods.copies import points
+from assay.methods.gradients import Output, explained
+from assay.methods.override import chunks, laid_out, logits_under
+from assay.methods.relevance import (
+    STABLE,
+    Layer,
+    Relevance,
+    Share,
+    alpha_beta_rule,
+    epsilon_rule,
+    flat_rule,
+)
+from assay.methods.rules import checked_pass
+from assay.registry import method
+from assay.types import Batch, Model
+
+Rule = Literal[
+    "zero",
+    "epsilon",
+    "alpha_beta",
+    "epsilon_plus",
+    "epsilon_plus_flat",
+    "epsilon_alpha_beta",
+    "epsilon_alpha_beta_flat",
+]
+
+
+def _composite(rule: Rule, epsilon: float, alpha: float) -> Callable[[Layer], Share]:
+    """From a layer to its rule."""
+    small = epsilon_rule(epsilon)
+    if rule == "zero":
+        return lambda layer: epsilon_rule(0)
+    if rule == "epsilon":
+        return lambda layer: small
+    signed = alpha_beta_rule(1 if "plus" in rule else alpha)
+    if rule == "alpha_beta":
+        return lambda layer: signed
+    flat = rule.endswith("flat")
+
+    def choose(layer: Layer) -> Share:
+        if flat and layer.first:
+            return flat_rule
+        return signed if layer.kind == "conv" else small
+
+    return choose
+
+
+def relevances(
+    model: Model, batch: Batch, output: Output, make: Callable[[], Relevance]
+) -> Iterator[Tensor]:
+    """The relevance of the input for the explained output, a micro-batch at a time."""
+    x = points(model, batch)
+    for samples, _, asked in chunks(model, batch):
+        at = laid_out(model, x[samples])
+        logits = logits_under(make(), model, batch.inputs[samples], at)
+        with torch.enable_grad():
+            top = logits.detach().requires_grad_(True)
+            scalar = explained(model, top, batch.targets[samples], output).sum()
+        (slope,) = torch.autograd.grad(scalar, top)
+        (found,) = torch.autograd.grad(logits, at, slope * top.detach())
+        yield found[:asked]
+
+
+@method(
+    "lrp",
+    needs=["gradients"],
+    noise=True,
+    passes=checked_pass,
+    family="relevance",
+    cite="bach2015, kohlbrenner2020",
+    title="LRP",
+)
+def lrp(
+    model: Model,
+    batch: Batch,
+    *,
+    rule: Rule = "epsilon_plus",
+    epsilon: Annotated[float, Field(gt=0)] = STABLE,
+    alpha: Annotated[float, Field(ge=1)] = 2,
+    output: Output = "logit",
+) -> Tensor:
+    """The explained output, shared out layer by layer among what it was made of.
+
+    Formula: R_i = sum_j x_i w_ij / (z_j + epsilon sign z_j) R_j, z_j = sum_i x_i w_ij + b_j; under
+    alpha-beta R_i = sum_j (alpha (x_i w_ij)+ / z_j+ - (alpha - 1) (x_i w_ij)- / z_j-) R_j. Rules:
+    `zero`, `epsilon` and `alpha_beta` for all layers; composites `epsilon_plus` (convolutions with
+    alpha 1, dense layers epsilon) and `epsilon_alpha_beta`, each with `_flat` for the same share to
+    all inputs of the first layer.
+
+    Beside the paper: batch-norms are merged into the layer before them; alone they are a scale and
+    a shift. Sums and means share out in proportion, biases keep their part (under alpha-beta that
+    of their sign), maxima pass all to the winner, activations change nothing, gates get nothing.
+    The rule for `output` other than the logit is the logits times their gradients.
+    """
+    steady = 0.0 if rule == "zero" else STABLE
+    choose = _composite(rule, epsilon, alpha)
+    return torch.cat(
+        list(relevances(model, batch, output, lambda: Relevance("LRP", choose, steady)))
+    )

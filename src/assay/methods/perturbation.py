@@ -11,7 +11,7 @@ from torch import Tensor
 
 from assay.absent import each
 from assay.errors import InputError
-from assay.features import UnitsChoice, make_units
+from assay.features import Features, UnitsChoice, make_units
 from assay.interventions import engine_of, intervention
 from assay.methods.gradients import Output
 from assay.registry import Passes, get, method, pick
@@ -20,6 +20,7 @@ from assay.types import Batch, Model
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
+Spread = Literal["full", "share"]
 
 
 def _one_row_a_cell(options: Mapping[str, Any]) -> Passes:
@@ -46,7 +47,7 @@ def occlusion(
     units: UnitsChoice = "grid",
     fill: FillChoice = "zero",
     output: Output = "logit",
-    spread: Literal["full", "share"] = "full",
+    spread: Spread = "full",
 ) -> Tensor:
     """What the answer loses when a unit is absent, at all its positions.
 
@@ -61,10 +62,15 @@ def occlusion(
     engine, features = engine_of(model, batch), make_units(batch, units)
     answers = engine.respond(features, each(features), fill).output(output)
     lost = engine.clean.output(output).double() - answers.double()  # [B, P]
+    return painted(batch, features, lost, spread)
+
+
+def painted(batch: Batch, features: Features, values: Tensor, spread: Spread) -> Tensor:
+    """The units' values `[B, P]` as a map, each in full at all its positions or shared out."""
     if spread == "share":
-        size = features.sum(lost.new_ones(len(batch), *batch.map_shape))
-        lost = lost / size.clamp(min=1)
-    return features.paint(lost).to(batch.dtype)
+        size = features.sum(values.new_ones(len(batch), *batch.map_shape))
+        values = values / size.clamp(min=1)
+    return features.paint(values).to(batch.dtype)
 
 
 _rise = functools.partial(

@@ -1,1 +1,215 @@
-"""Methods that go back through a network by other rules than the gradient's."""
+"""Methods that carry the gradient back through rectifiers, or shares of excitation, by a rule."""
+
+import contextlib
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError, NotApplicable
+from assay.methods.cam import enlarge, find_layer, gradcam
+from assay.methods.copies import points
+from assay.methods.gradients import Output, explained
+from assay.methods.override import Call, Override, Rule, chunks, laid_out, logits_under, refusing
+from assay.methods.relevance import Relevance, excitation_rule
+from assay.registry import Passes, method
+from assay.tokens import hooked
+from assay.types import Batch, Model
+
+# Activations that stand where others have a rectifier: the rules say nothing of them, and without
+# one the map would be the plain gradient under another name.
+SMOOTH = (
+    "celu", "elu", "gelu", "hardswish", "leaky_relu", "mish", "prelu", "rrelu", "selu", "silu",
+    "softplus",
+)  # fmt: skip
+
+
+class _Positive(torch.autograd.Function):
+    """A rectifier through which only a positive gradient passes back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, call: Call, gated: bool) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.call, ctx.gated = call, gated
+        result: Tensor = call(x)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        positive = gradients[0].clamp(min=0)
+        if ctx.gated:
+            (positive,) = ctx.call.pulled(ctx.saved_tensors, positive)
+        return positive, None, None
+
+
+def _rectifies(call: Call) -> bool:
+    """Whether the operator cuts off what is below zero."""
+    if call.name in ("clamp", "clamp_min"):
+        return bool(call.option(1, "min") == 0)
+    return call.name in ("relu", "relu6") or call.option(1, "min_val") == 0
+
+
+def _rectifiers(gated: bool, name: str) -> Override:
+    def rule(call: Call) -> Any:
+        if not _rectifies(call):
+            return call()
+        return _Positive.apply(call.inputs[0], call, gated)  # type: ignore[no-untyped-call]
+
+    smooth: Rule = refusing(f"`{name}` is defined for rectifiers; it", frozenset())
+    rules = dict.fromkeys(SMOOTH, smooth)
+    rules |= dict.fromkeys(("relu", "relu6", "hardtanh", "clamp", "clamp_min"), rule)
+    return Override(rules)
+
+
+def _through_rectifiers(
+    model: Model, batch: Batch, output: Output, gated: bool, name: str
+) -> Tensor:
+    x = points(model, batch)
+    parts = []
+    for samples, _, asked in chunks(model, batch):
+        at = laid_out(model, x[samples])
+        logits = logits_under(_rectifiers(gated, name), model, batch.inputs[samples], at)
+        with torch.enable_grad():
+            scalar = explained(model, logits, batch.targets[samples], output).sum()
+        (gradient,) = torch.autograd.grad(scalar, at)
+        parts.append(gradient[:asked])
+    return torch.cat(parts)
+
+
+def checked_pass(options: Mapping[str, Any]) -> Passes:
+    """One pass forward and backward by other rules, and one forward to compare the logits with."""
+    return Passes(forward=2, backward=1)
+
+
+rectified = functools.partial(method, needs=["gradients"], noise=True, family="relevance")
+
+
+@rectified("guided_backprop", passes=checked_pass, cite="springenberg2015", title="Guided backprop")
+def guided_backprop(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
+    """The gradient, with all that is negative dropped on its way back through each rectifier.
+
+    Formula: df/dx, where y = relu(x) passes back 1[x > 0] max(g, 0) instead of 1[x > 0] g.
+
+    Beside the paper: nothing. Rectifiers cut off above, like ReLU6, are rectifiers too. A network
+    without rectifiers gets its gradient; one with smooth activations in their place (SiLU, GELU)
+    none.
+    """
+    return _through_rectifiers(model, batch, output, True, "guided_backprop")
+
+
+@rectified("deconvolution", passes=checked_pass, cite="zeiler2014", title="Deconvolution")
+def deconvolution(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
+    """The gradient with a rectifier on its way back in the place of each on the way forward.
+
+    Formula: df/dx, where y = relu(x) passes back max(g, 0), whatever x is.
+
+    Beside the paper: it shows what excites a unit inside the network; here the explained output is
+    that unit. Smooth activations are not rectifiers, as in `guided_backprop`.
+    """
+    return _through_rectifiers(model, batch, output, False, "deconvolution")
+
+
+def _with_gradcam(options: Mapping[str, Any]) -> Passes:
+    return Passes(forward=3, backward=2)
+
+
+@method(
+    "guided_gradcam",
+    needs=["gradients", "image", "spatial"],
+    noise=True,
+    passes=_with_gradcam,
+    family="relevance",
+    cite="selvaraju2017",
+    title="Guided Grad-CAM",
+)
+def guided_gradcam(
+    model: Model,
+    batch: Batch,
+    *,
+    layer: Any = None,
+    relu: bool = True,
+    output: Output = "logit",
+) -> Tensor:
+    """Guided backprop where Grad-CAM finds the class.
+
+    Formula: GBP * GradCAM, the second enlarged to the input, channel by channel.
+
+    Beside the paper: nothing. Captum enlarges the map by repeating its values.
+    """
+    coarse = gradcam(model, batch, layer=layer, relu=relu, output=output)
+    return coarse[:, None] * guided_backprop(model, batch, output=output)
+
+
+def _excited(options: Mapping[str, Any]) -> Passes:
+    return Passes(forward=2, backward=2 if options["contrastive"] else 1)
+
+
+@method(
+    "excitation_backprop",
+    needs=lambda options: {"gradients"} if options["layer"] is None else {"gradients", "image"},
+    noise=True,
+    passes=_excited,
+    family="relevance",
+    cite="zhang2018",
+    title="Excitation backprop",
+)
+def excitation_backprop(
+    model: Model, batch: Batch, *, layer: Any = None, contrastive: bool = False
+) -> Tensor:
+    """How likely a walk from the class down through what excites it is to end at each input.
+
+    Formula: P_i = sum_j x_i+ w_ij+ / (sum_k x_k+ w_kj+) P_j, from P = 1 at the class; `contrastive`
+    subtracts the same with the last layer's weights negated: what excites all other classes.
+
+    Beside the paper: the walk ends at the input unless `layer` names an earlier end, as in the
+    paper; negative inputs excite nothing, and a walk without anywhere to go is lost. Batch-norms
+    are merged into the layer before them, sums share by what is positive in them, gates get
+    nothing.
+    """
+    x = points(model, batch)
+    module = None if layer is None else find_layer(model, layer)
+    parts: list[Tensor] = []
+    seen: list[Any] = []
+    for samples, _, asked in chunks(model, batch):
+        at = laid_out(model, x[samples])
+        mode = Relevance("Excitation backprop", lambda _: excitation_rule, 0, positive=True)
+        with contextlib.ExitStack() as stack:
+            if module is not None:
+                stack.enter_context(hooked(module, lambda _, __, output: seen.append(output)))
+            logits = logits_under(mode, model, batch.inputs[samples], at)
+        end = at if module is None else _spatial(seen)
+        top = torch.zeros_like(logits).scatter(1, batch.targets[samples][:, None], 1)
+        found = _walked(logits, end, top)
+        if contrastive:
+            last = mode.layers[-1]
+            last.weight = -last.weight
+            found = found - _walked(logits, end, top)
+        parts.append(found[:asked])
+    walks = torch.cat(parts)
+    return walks if module is None else enlarge(walks.sum(1), batch.map_shape)
+
+
+def _walked(logits: Tensor, end: Tensor, top: Tensor) -> Tensor:
+    (found,) = torch.autograd.grad(logits, end, top, retain_graph=True, allow_unused=True)
+    if found is None:
+        raise NotApplicable(
+            "The layer's output is merged with the batch-norm behind it, or leads nowhere: "
+            "name the layer that follows."
+        )
+    return found
+
+
+def _spatial(seen: list[Any]) -> Tensor:
+    """What the layer gave last."""
+    if not seen:
+        raise NotApplicable("The network does not use the layer named.")
+    output = seen[-1]
+    seen.clear()
+    if not isinstance(output, Tensor) or output.ndim != 4:
+        raise InputError(
+            f"Expected the layer to give [batch, channels, height, width], got "
+            f"{tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__}."
+        )
+    return output

@@ -1,1 +1,146 @@
-"""Class activation maps without gradients: how the answer changes under each channel."""
+"""Class activation maps without gradients: by a head's weights, or by what each channel earns."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from assay.errors import NotApplicable
+from assay.interventions import engine_of
+from assay.methods.cam import enlarge, outputs
+from assay.methods.gradients import Output
+from assay.models.prepare import prepare_network
+from assay.registry import Passes, method
+from assay.removal import FillChoice, all_absent
+from assay.types import Batch, Model
+
+
+@method(
+    "cam",
+    needs=["image", "spatial"],
+    noise=True,
+    passes=lambda options: Passes(forward=1),
+    family="cam",
+    cite="zhou2016",
+    title="CAM",
+)
+def cam(model: Model, batch: Batch, *, layer: Any = None, relu: bool = False) -> Tensor:
+    """The activations weighted by the linear head's weights of the class.
+
+    Formula: sum_k W_ck A_k, where the logits are W mean(A) + b; the map's mean is the logit less
+    its bias. For networks whose answer is the mean over places itself, channel c of A.
+
+    It applies only to networks that end in a mean over places and one linear layer; that is tried
+    on every sample. There `gradcam` without its relu is this map over the number of places.
+
+    Beside the paper: nothing.
+    """
+    maps = []
+    with _heads(model) as heads:
+        for activation, logits, samples, asked in outputs(model, batch, layer):
+            weight = _head(model, activation, logits, heads)[batch.targets[samples]]  # [n, K]
+            coarse = (weight[:, :, None, None] * activation)[:asked].sum(1)
+            maps.append(functional.relu(coarse) if relu else coarse)
+            heads.clear()
+    return enlarge(torch.cat(maps), batch.map_shape)
+
+
+@contextlib.contextmanager
+def _heads(model: Model) -> Iterator[list[nn.Module]]:
+    """While the network runs, the layers that make numbers of numbers, without places."""
+    found: list[nn.Module] = []
+
+    def note(module: nn.Module, _: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and output.numel() == output.shape[0] * output.shape[1]:
+            found.append(module)
+
+    linear = [m for m in model.net.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
+    handles = [m.register_forward_hook(note) for m in linear]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _head(
+    model: Model, activation: Tensor, logits: Tensor, heads: list[nn.Module]
+) -> Tensor:  # [classes, K]
+    """The weights by which the mean over places becomes the logits.
+
+    Raises:
+        NotApplicable: The logits are no such sum.
+    """
+    pooled, channels = activation.mean((2, 3)), activation.shape[1]
+    weight, bias = torch.eye(channels).to(pooled), None
+    if heads:
+        last: Any = heads[-1]
+        weight, bias = last.weight.detach().flatten(1), last.bias
+        if weight.shape[1] != channels:
+            raise NotApplicable(
+                f"CAM needs a linear head on the mean over places; the head of model "
+                f"`{model.name}` reads {weight.shape[1]} numbers, the layer has {channels} "
+                f"channels."
+            )
+    answer = functional.linear(pooled, weight, bias)
+    if model.binary:
+        weight, answer = torch.cat([-weight, weight]), torch.cat([-answer, answer], 1)
+    near = 1e-4 * logits.abs().max().clamp(min=1)
+    if answer.shape != logits.shape or bool((answer - logits).abs().max() > near):
+        raise NotApplicable(
+            f"CAM needs a mean over places and one linear layer at the end; the answer of model "
+            f"`{model.name}` is not that of the layer it reads. Name the last with `layer=`, or "
+            f"use `gradcam`."
+        )
+    return weight
+
+
+@method(
+    "scorecam",
+    needs=["image", "spatial"],
+    passes=lambda options: Passes(forward=None),
+    intervenes=lambda batch, options: ("channel masks",),
+    family="cam",
+    cite="wang2020",
+    title="Score-CAM",
+)
+def scorecam(
+    model: Model,
+    batch: Batch,
+    *,
+    layer: Any = None,
+    fill: FillChoice = "zero",
+    relu: bool = True,
+    output: Output = "logit",
+) -> Tensor:
+    """Activations weighted by how far each, as a mask on the input, raises the answer.
+
+    Formula: relu(sum_k w_k A_k), w = softmax over channels of f(M_k x + (1 - M_k) fill), M_k the
+    channel enlarged to the input and stretched to [0, 1]; a channel without contrast keeps nothing.
+
+    It costs one pass per channel of the layer, and one for the activations.
+
+    Beside the paper: nothing; the answer to its baseline image, which it subtracts before the
+    softmax, cancels there and is not asked for. The authors' code leaves the softmax out and adds
+    probabilities; torchcam stretches before it enlarges.
+    """
+    with model.evaluating():
+        prepare_network(model, batch.inputs[:1])  # a dry run comes here first
+    found = [a[:asked] for a, _, _, asked in outputs(model, batch, layer)]
+    activation = torch.cat(found)  # [B, K, h, w]
+    nothing = all_absent(batch, fill)
+
+    def place(samples: Tensor, rows: Tensor) -> Tensor:
+        mask = enlarge(activation[samples, rows], batch.map_shape)  # [n, H, W]
+        low, high = mask.amin((1, 2), keepdim=True), mask.amax((1, 2), keepdim=True)
+        mask = (mask - low) / torch.where(high > low, high - low, 1.0)
+        return torch.lerp(nothing[samples], batch.inputs[samples], mask[:, None])
+
+    answers = engine_of(model, batch).answers(activation.shape[1], place).output(output)
+    weights = answers.double().softmax(1).to(batch.dtype)  # [B, K]
+    maps = [(w[:, None, None] * a).sum(0) for w, a in zip(weights, activation, strict=True)]
+    coarse = torch.stack(maps)
+    return enlarge(functional.relu(coarse) if relu else coarse, batch.map_shape)

@@ -14,7 +14,8 @@ from assay.types import Model, Prepare
 
 # What can be said of any network beside its factory's own options.
 DESCRIPTION = (
-    "weights", "mean", "std", "size", "resize", "classes", "cam_layer", "output", "checkpoint",
+    "weights", "mean", "std", "size", "resize", "classes", "cam_layer", "cam_reshape", "output",
+    "checkpoint",
 )  # fmt: skip
 
 
@@ -24,7 +25,7 @@ def build_model(plugin: ModelFactory, options: Mapping[str, Any], name: str) -> 
     Args:
         plugin: The factory: a function, a class or a network.
         options: The factory's own, and `weights`, `mean`, `std`, `size`, `resize`, `classes`,
-            `cam_layer`, `output`, `checkpoint`.
+            `cam_layer`, `cam_reshape`, `output`, `checkpoint`.
         name: What the model is called in tables.
     """
     made = plugin.function
@@ -59,6 +60,7 @@ def describe(
         resize=options.get("resize"),
         classes=options.get("classes"),
         cam_layer=options.get("cam_layer"),
+        cam_reshape=options.get("cam_reshape"),
         output=options.get("output"),
         name=name,
         prepare=None if options.get("size") else prepare,

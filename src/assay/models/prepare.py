@@ -46,6 +46,8 @@ def prepare_network(model: Model, example: Tensor) -> Prepared:
     with last_spatial(model) as spatial:
         plain = model.logits(example)
     model.spatial_layer, model.outputs = spatial[-1] if spatial else None, plain.shape[1]
+    if model.cam_reshape is not None:
+        model.spatial_layer = _last_tokens(model, example)
     prepared = Prepared(model.net, ())
     if not hooked and example.is_floating_point():
         prepared = _improve(model, prepared, "batch-norm folded", _fuse, example, plain)
@@ -118,6 +120,45 @@ def last_spatial(model: Model) -> Iterator[list[str]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _last_tokens(model: Model, example: Tensor) -> str | None:
+    """The last normalisation of tokens whose patches reach the answer; without one, any layer.
+
+    Where the answer is read off a class token, the patches' own last outputs go nowhere: the last
+    that matter are those the last attention reads.
+    """
+    seen: list[tuple[str, Tensor]] = []
+
+    def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            found = output[0] if isinstance(output, tuple | list) and output else output
+            with contextlib.suppress(Exception):  # other outputs than the reshape is made for
+                if model.places(output).requires_grad:
+                    seen.append((name, found))
+
+        return hook
+
+    handles = [m.register_forward_hook(note(n)) for n, m in model.net.named_modules() if n]
+    try:
+        with torch.enable_grad():
+            logits = model.logits(example.detach().clone().requires_grad_(True))
+            weights = torch.linspace(1, 2, logits.shape[1], device=logits.device)
+            answer = (logits * weights).sum()
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not seen:
+        return None
+    gradients = torch.autograd.grad(answer, [tensor for _, tensor in seen], allow_unused=True)
+    reaching = [
+        name
+        for (name, _), gradient in zip(seen, gradients, strict=True)
+        if gradient is not None and bool(model.places(gradient).any())
+    ]
+    kinds = {name: type(module).__name__.lower() for name, module in model.net.named_modules()}
+    norms = [name for name in reaching if "norm" in kinds[name]]
+    return next(reversed(norms or reaching), None)
 
 
 def channels_last(images: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from assay.errors import InputError
+from assay.network import Reshape
 from assay.types import Model, Pixels, Prepare, Preprocess, Tokenize, Tokens
 
 
@@ -22,6 +23,7 @@ def model(
     resize: int | None = None,
     classes: int | Sequence[str] | None = None,
     cam_layer: str | nn.Module | None = None,
+    cam_reshape: Reshape | Sequence[int] | None = None,
     output: str | int | Callable[[Any], Tensor] | None = None,
     name: str | None = None,
     prepare: Prepare | None = None,
@@ -38,6 +40,8 @@ def model(
         resize: The shorter side before the crop to `size`; `size` itself by default.
         classes: The names of the classes, or how many there are.
         cam_layer: The layer CAM methods look at, or its name: the last with a spatial map.
+        cam_reshape: How a vision transformer's tokens lie in the image: rows and columns of its
+            patches, or a function from a layer's output to `[batch, channels, height, width]`.
         output: Where the logits are in what the network returns: a key, a position, a function.
         name: What the model is called in tables; the network's class by default.
         prepare: From an image file or a text to the input, where `size`, `mean` and `std` do not
@@ -49,8 +53,8 @@ def model(
     """
     given = {
         "mean": mean, "std": std, "size": size, "resize": resize, "classes": classes,
-        "cam_layer": cam_layer, "output": output, "name": name, "prepare": prepare,
-        "tokens": tokens,
+        "cam_layer": cam_layer, "cam_reshape": cam_reshape, "output": output, "name": name,
+        "prepare": prepare, "tokens": tokens,
     }  # fmt: skip
     if isinstance(net, Model):
         extra = [option for option, value in given.items() if value is not None]
@@ -83,12 +87,25 @@ def model(
         name=name or type(net).__name__.lower(),
         modality="image" if tokens is None else "text",
         cam_layer=None if cam_layer is None else layer_name(net, cam_layer),
+        cam_reshape=_reshape(cam_reshape),
         prepare=prepare,
         pixels=None if isinstance(prepare, Tokenize) else _pixels(mean, std, prepare),
         tokens=tokens,
         classes=_classes(classes),
         output=output,
     )
+
+
+def _reshape(given: Reshape | Sequence[int] | None) -> Reshape | None:
+    if given is None or callable(given):
+        return given
+    counts = tuple(given) if isinstance(given, Sequence) else ()
+    if len(counts) != 2 or not all(isinstance(n, int) and n > 0 for n in counts):
+        raise InputError(
+            f"Expected `cam_reshape` to be the rows and columns of the patches, such as (14, 14), "
+            f"or a function, got {given!r}."
+        )
+    return int(counts[0]), int(counts[1])
 
 
 def _embedded(net: nn.Module, tokens: Tokens) -> Tokens:

@@ -1,7 +1,7 @@
 """Subset protocols: do the values of a map add up to what removing a set of units costs?"""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -12,9 +12,10 @@ from assay import reduce
 from assay.absent import Absent, each, random_subsets
 from assay.errors import InputError, NotApplicable
 from assay.features import Features, UnitsChoice, make_units, one_of
+from assay.interventions import intervention
 from assay.registry import protocol
 from assay.removal import FillChoice
-from assay.types import Case, Scores
+from assay.types import Batch, Case, Scores
 
 Output = Literal["logit", "probability", "log_odds"]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -32,6 +33,9 @@ Grid = Annotated[int, Field(ge=2)] | None
     family="subsets",
     cite="yeh2019, li2023m4",
     title="Infidelity",
+    intervenes=lambda batch, o: (
+        () if _by_windows(batch, o["units"]) else _random_sets(batch, o["units"] or "elements", o)
+    ),
 )
 def infidelity(
     case: Case,
@@ -89,11 +93,20 @@ def infidelity(
 def _perturbations(
     case: Case, sizes: Shares, stride: float, subsets: int, units: UnitsChoice
 ) -> tuple[Features, Absent]:
-    if units is None and len(case.batch.map_shape) == 2:
+    if _by_windows(case.batch, units):
         features = make_units(case.batch, {"windows": {"sizes": sizes, "stride": stride}})
         return features, each(features)
     features = make_units(case.batch, units or "elements")
     return features, random_subsets(case.batch, features, set_sizes(features, sizes), subsets)
+
+
+def _by_windows(batch: Batch, units: UnitsChoice) -> bool:
+    return units is None and len(batch.map_shape) == 2
+
+
+def _random_sets(batch: Batch, units: Any, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a protocol asks that removes random sets: methods fitted to such sets are circular."""
+    return intervention(batch, units, options["fill"], options["output"], "sets")
 
 
 def set_sizes(features: Features, shares: Sequence[float]) -> Tensor:  # [B, S]
@@ -134,6 +147,7 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
     family="subsets",
     cite="ancona2018",
     title="Sensitivity-n",
+    intervenes=lambda batch, o: _random_sets(batch, _cells(batch, o["grid"], o["units"]), o),
 )
 def sensitivity_n(
     case: Case,
@@ -172,6 +186,7 @@ def sensitivity_n(
     family="subsets",
     cite="bhatt2020",
     title="Faithfulness correlation",
+    intervenes=lambda batch, o: _random_sets(batch, _cells(batch, o["grid"], o["units"]), o),
 )
 def faithfulness_correlation(
     case: Case,
@@ -196,6 +211,10 @@ def faithfulness_correlation(
     return _correlation(case, grid, units, (share,), subsets, fill, output)
 
 
+def _cells(batch: Batch, grid: Grid, units: UnitsChoice) -> Any:
+    return units or {"grid": {"side": grid or min(14, *batch.map_shape)}}
+
+
 def _correlation(
     case: Case,
     grid: Grid,
@@ -206,8 +225,7 @@ def _correlation(
     output: Output,
 ) -> Scores:
     one_of("grid", grid, None, units)
-    side = grid or min(14, *case.batch.map_shape)
-    features = make_units(case.batch, units or {"grid": {"side": side}})
+    features = make_units(case.batch, _cells(case.batch, grid, units))
     sizes = set_sizes(features, shares)  # [B, S]
     number = features.valid.sum(1).cpu()[:, None]  # [B, 1]
     vary = (sizes < number) & (number >= 3)  # otherwise sets are all the same, or one of two

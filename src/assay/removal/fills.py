@@ -82,16 +82,18 @@ def blur(batch: Batch, *, sigma: Annotated[float, Field(gt=0)] = 10.0) -> Tensor
     return gaussian(batch.inputs, sigma)
 
 
-def gaussian(images: Tensor, sigma: float) -> Tensor:  # [B, C, H, W]
+def gaussian(
+    images: Tensor, sigma: float, *, cut: float = 3.0, border: str = "replicate"
+) -> Tensor:  # [B, C, H, W]
     """Gaussian blur, one axis after the other, cut at three sigma, borders repeated."""
-    radius = math.ceil(3 * sigma)
+    radius = math.ceil(cut * sigma)
     taps = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
     kernel = torch.exp(-0.5 * (taps / sigma) ** 2)
     kernel = kernel / kernel.sum()
     channels = images.shape[1]
     for shape, pad in (((-1, 1), (0, 0, radius, radius)), ((1, -1), (radius, radius, 0, 0))):
         weight = kernel.reshape(shape).expand(channels, 1, *kernel.reshape(shape).shape)
-        padded = functional.pad(images, pad, mode="replicate")
+        padded = functional.pad(images, pad, mode=border)
         images = functional.conv2d(padded, weight, groups=channels)
     return images
 

@@ -1,0 +1,170 @@
+"""Relevance in transformers: while a network runs, its operations get rules for the way back.
+
+What autograd then calls the gradient of an attention is its relevance. Where a tensor is used twice
+its relevances add up, as gradients do.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+
+from assay.errors import NotApplicable
+from assay.methods.attending import Attending
+
+# Relevance passes unchanged through what acts on each token alone,
+THROUGH = {
+    "softmax", "layer_norm", "gelu", "relu", "silu", "tanh", "sigmoid", "dropout", "masked_fill",
+}  # fmt: skip
+# is shared by the factors of a product, or by the terms of a sum over places,
+PRODUCTS = {"matmul", "bmm", "einsum"}
+SUMS = {"sum", "mean"}
+# and follows the numbers where they only move.
+MOVES = {
+    "__get__", "__getitem__", "cat", "chunk", "clone", "contiguous", "double", "expand",
+    "expand_as", "flatten", "float", "gather", "half", "index_select", "movedim", "narrow",
+    "permute", "repeat", "repeat_interleave", "reshape", "select", "split", "squeeze", "stack",
+    "swapaxes", "to", "transpose", "type_as", "unbind", "unflatten", "unsqueeze", "view", "view_as",
+}  # fmt: skip
+
+
+class Relevance(Attending):
+    """While a network runs: its operations, with the rules of relevance on the way back.
+
+    Raises:
+        NotApplicable: An operation has no rule.
+    """
+
+    samples_second = False  # whether the network's streams are [s, n, D]
+
+    def operate(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+        """What an operation gives, with its rule where relevance comes by."""
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        moving = [a for a in tensors if a.requires_grad]
+        if name == "linear" and moving:
+            return _linear(*args, **kwargs)
+        if name in PRODUCTS and moving and len(tensors) == 2:
+            return _Shares.apply(  # type: ignore[no-untyped-call]
+                lambda *factors: func(*_put(args, factors), **kwargs), *tensors
+            )
+        if name in SUMS and moving:
+            return _Shares.apply(  # type: ignore[no-untyped-call]
+                lambda x: func(x, *args[1:], **kwargs), *tensors
+            )
+        if name == "add" and moving and _are_branches(tensors) and not kwargs:
+            axis = int(self.samples_second and tensors[0].ndim == 3)
+            return _Branches.apply(*tensors, axis)  # type: ignore[no-untyped-call]
+        alone = len(moving) == 1 and (name != "div" or moving[0] is args[0])
+        if alone and name in {*THROUGH, "add", "mul", "div"}:
+            still = [a.detach() if isinstance(a, Tensor) else a for a in args]
+            value = func(*still, **kwargs)
+            if value.shape == moving[0].shape:
+                return _Through.apply(moving[0], value)  # type: ignore[no-untyped-call]
+        result = func(*args, **kwargs)
+        if name in MOVES or not _carries(result):
+            return result
+        raise NotApplicable(
+            f"There is no rule of relevance for the operation `{name}` of this network."
+        )
+
+
+def _carries(result: Any) -> bool:
+    parts = result if isinstance(result, tuple | list) else [result]
+    return any(isinstance(part, Tensor) and part.requires_grad for part in parts)
+
+
+def _put(args: Any, tensors: Any) -> list[Any]:
+    """The arguments with other tensors in the places of theirs."""
+    rest = iter(tensors)
+    return [next(rest) if isinstance(a, Tensor) else a for a in args]
+
+
+def _are_branches(tensors: list[Tensor]) -> bool:
+    """Whether a sum joins two streams of the network, not one with a mask, a bias or a place."""
+    if len(tensors) != 2 or tensors[0].shape != tensors[1].shape:
+        return False
+    return all(t.requires_grad for t in tensors) or tensors[0].ndim < 4
+
+
+def _divide(above: Tensor, below: Tensor) -> Tensor:
+    """Their quotient, zero where there is nothing below."""
+    return torch.where(below == 0, 0.0, above / torch.where(below == -1e-9, 1e-9, below + 1e-9))
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    return _Linear.apply(input, weight, bias)  # type: ignore[no-untyped-call]
+
+
+class _Linear(Function):
+    """To each input its share of the positive contributions: the alpha-1 beta-0 rule."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        pairs = [(x.clamp(min=0), weight.clamp(min=0)), (x.clamp(max=0), weight.clamp(max=0))]
+        total = sum(functional.linear(a, w) for a, w in pairs)
+        share = _divide(relevance[0], torch.as_tensor(total))
+        return sum(a * (share @ w) for a, w in pairs), None, None
+
+
+class _Shares(Function):
+    """To each input its share of the outcome; two factors of a product get half of it each."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+        ctx.call = call
+        ctx.save_for_backward(*inputs)
+        return call(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: Tensor) -> Any:
+        with torch.enable_grad():
+            inputs = [x.detach().requires_grad_(True) for x in ctx.saved_tensors]
+            outcome = ctx.call(*inputs)
+            slopes = torch.autograd.grad(outcome, inputs, _divide(relevance[0], outcome.detach()))
+        parts = zip(inputs, slopes, strict=True)
+        return None, *(x.detach() * slope / len(inputs) for x, slope in parts)
+
+
+class _Branches(Function):
+    """To both branches of a residual sum by their absolute shares, sample by sample."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, axis: int) -> Tensor:
+        ctx.others = [i for i in range(a.ndim) if i != axis]
+        ctx.save_for_backward(a, b)
+        return a + b
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: Tensor) -> Any:
+        branches = ctx.saved_tensors
+        each = _divide(relevance[0], branches[0] + branches[1])
+        parts = [branch * each for branch in branches]
+        sums = [part.sum(ctx.others, keepdim=True) for part in parts]
+        weight = sums[0].abs() + sums[1].abs()
+        whole = relevance[0].sum(ctx.others, keepdim=True)
+        scaled = [
+            part * _divide(_divide(own.abs(), weight) * whole, own)
+            for part, own in zip(parts, sums, strict=True)
+        ]
+        return *scaled, None
+
+
+class _Through(Function):
+    """As it came."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, value: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: Tensor) -> Any:
+        return relevance[0], None

@@ -1,0 +1,265 @@
+"""DeepLIFT's rules: how each operator shares out the difference between two runs.
+
+The network is run at the baseline first, and the inputs of its operators are remembered; in the run
+at the sample each operator then knows both of its inputs. What it passes back is a multiplier: the
+share in the difference of the answer per difference of the input, exact for every operator, so that
+the shares of the whole network add up.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from assay.errors import NotApplicable
+from assay.methods.operators import ELEMENTWISE, LARGEST, LINEAR, MOVING, PRODUCTS, SMALLEST
+from assay.methods.override import Call, Override, Rule, refusing
+
+Tensors = tuple[Tensor, ...]
+Tape = list[tuple[str, Tensors]]  # the operators in their order, each with its inputs
+
+ROUNDING = 16  # units in the last place: a smaller difference says nothing, the gradient does
+
+
+class Differences(Override):
+    """The rules: recording the operators' inputs, or with those of a recorded run beside them."""
+
+    def __init__(self, tape: Tape, recording: bool = False) -> None:
+        """A tape to be filled, or one that was."""
+        unknown = refusing("DeepLIFT", MOVING | LINEAR)
+        rules: dict[str, Rule] = dict.fromkeys(ELEMENTWISE, self._elementwise)
+        rules |= dict.fromkeys(PRODUCTS, self._product)
+        rules |= dict.fromkeys(LARGEST, functools.partial(self._extreme, torch.maximum))
+        rules |= dict.fromkeys(SMALLEST, functools.partial(self._extreme, torch.minimum))
+        rules |= dict.fromkeys(RECIPES, self._composed)
+        rules |= {"batch_norm": self._batch_norm, "div": self._quotient}
+        super().__init__(rules, unknown)
+        self.tape, self.recording = tape, recording
+        self.next = 0
+
+    def finished(self) -> bool:
+        """Whether all that was recorded has been met again."""
+        return self.next == len(self.tape)
+
+    def before(self, call: Call) -> Tensors | None:
+        """The same operator's inputs in the recorded run; None while it is being recorded."""
+        if self.recording:
+            self.tape.append((call.name, tuple(t.detach() for t in call.inputs)))
+            return None
+        name, inputs = self.tape[self.next] if not self.finished() else ("", ())
+        self.next += 1
+        if name != call.name or [t.shape for t in inputs] != [t.shape for t in call.inputs]:
+            raise NotApplicable(
+                f"The network takes another way at the baseline than at the sample, at the "
+                f"operator `{call.name}`: differences have no meaning there."
+            )
+        return inputs
+
+    def _elementwise(self, call: Call) -> Any:
+        alone = len(call.inputs) == 1
+        if not alone or call(*call.inputs).shape != call.inputs[0].shape:
+            return self.otherwise(call)
+        return self._differing(_Ratio, call)
+
+    def _product(self, call: Call) -> Any:
+        if len(call.inputs) == 1:
+            return call()
+        return self._differing(_Midpoint, call) if len(call.inputs) == 2 else self.otherwise(call)
+
+    def _extreme(self, chosen: Callable[[Tensor, Tensor], Tensor], call: Call) -> Any:
+        found = call()
+        if isinstance(found, Tensor):
+            return self._differing(_Winner, call, chosen)
+        values = self._differing(_Winner, _first(call), chosen)  # the places come with the values
+        return type(found)((values, *found[1:]))
+
+    def _quotient(self, call: Call) -> Any:
+        if call.kwargs.get("rounding_mode"):
+            return self.otherwise(call)
+        by_a_constant = len(call.inputs) == 1 and call.args[0] is call.inputs[0]
+        return call() if by_a_constant else self._composed(call)
+
+    def _composed(self, call: Call) -> Any:
+        return self._differing(_Composed, call, RECIPES[call.name])
+
+    def _batch_norm(self, call: Call) -> Any:
+        return self.otherwise(call) if call.option(5, "training") else call()
+
+    def _differing(self, rule: type[torch.autograd.Function], call: Call, *told: Any) -> Any:
+        before = self.before(call)
+        if before is None:
+            return call()
+        return rule.apply(call, before, told, *call.inputs)  # type: ignore[no-untyped-call]
+
+
+def _first(call: Call) -> Call:
+    return Call(call.name, lambda *a, **k: call.function(*a, **k)[0], call.args, call.kwargs)
+
+
+class _Difference(torch.autograd.Function):
+    """An operator that knows its inputs at the baseline; `multiply` is its rule."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, before: Tensors, told: Any, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        ctx.call, ctx.before, ctx.told = call, before, told
+        result: Tensor = call(*inputs)
+        return result
+
+    @classmethod
+    def backward(cls, ctx: Any, *gradients: Tensor) -> Any:
+        shares = cls.multiply(ctx.call, ctx.saved_tensors, ctx.before, gradients[0], *ctx.told)
+        return None, None, None, *shares
+
+    @staticmethod
+    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *told: Any) -> Any:
+        raise NotImplementedError
+
+
+class _Ratio(_Difference):
+    """(f(x) - f(b)) / (x - b), number by number; the gradient where they differ by rounding."""
+
+    @staticmethod
+    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *_: Any) -> Any:
+        (x,), (b,) = now, before
+        there, here = call(x), call(b)
+        size = torch.stack([x.abs(), b.abs(), there.abs(), here.abs()]).amax(0)
+        change = x - b
+        small = (x == b) | (change.abs() <= ROUNDING * torch.finfo(x.dtype).eps * size)
+        ratio = (there - here) / torch.where(small, 1.0, change)
+        (slope,) = call.pulled(now, gradient)
+        return (torch.where(small, slope, gradient * ratio),)
+
+
+class _Midpoint(_Difference):
+    """Products share their difference evenly: exact, as they are of second degree."""
+
+    @staticmethod
+    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *_: Any) -> Any:
+        return call.pulled(tuple((x + b) / 2 for x, b in zip(now, before, strict=True)), gradient)
+
+
+class _Winner(_Difference):
+    """What the largest changed by goes to who is largest: now if it rose, before if it fell."""
+
+    @staticmethod
+    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *told: Any) -> Any:
+        (chosen,) = told
+        there, here = call(*now), call(*before)
+        between = chosen(there, here)
+        risen = call.pulled(now, gradient * (between - here))
+        fallen = call.pulled(before, gradient * (there - between))
+        changes = [x - b for x, b in zip(now, before, strict=True)]
+        return tuple(
+            torch.where(c == 0, 0.0, (r + f) / torch.where(c == 0, 1.0, c))
+            for c, r, f in zip(changes, risen, fallen, strict=True)
+        )
+
+
+class _Composed(_Difference):
+    """An operator written out in simpler ones, whose rules are put together."""
+
+    @staticmethod
+    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *told: Any) -> Any:
+        (recipe,) = told
+        tape: Tape = []
+        with torch.enable_grad():
+            leaves = [t.detach().requires_grad_(True) for t in now]
+            starts = [t.detach().requires_grad_(True) for t in before]
+            run = functools.partial(recipe, call, torch.maximum(now[0], before[0]).detach())
+            with Differences(tape, recording=True):
+                run(*starts)
+            with Differences(tape):
+                result = run(*leaves)
+            return torch.autograd.grad(result, leaves, gradient)
+
+
+# Recipes are `(call, larger, *inputs) -> result`; `larger` is the larger of the first input in both
+# runs, from which a constant can be taken that keeps exponentials finite.
+
+
+def _exponentials(call: Call, larger: Tensor, x: Tensor) -> tuple[Tensor, Tensor, int]:
+    dim = call.option(1, "dim")
+    shift = larger.amax(dim, keepdim=True)
+    return torch.exp(x - shift), shift, dim
+
+
+def _softmax(call: Call, larger: Tensor, x: Tensor) -> Tensor:
+    powers, _, dim = _exponentials(call, larger, x)
+    return powers * powers.sum(dim, keepdim=True).reciprocal()
+
+
+def _logsumexp(call: Call, larger: Tensor, x: Tensor) -> Tensor:
+    powers, shift, dim = _exponentials(call, larger, x)
+    total = powers.sum(dim, keepdim=True).log() + shift
+    return total if call.option(2, "keepdim", False) else total.squeeze(dim)
+
+
+def _log_softmax(call: Call, larger: Tensor, x: Tensor) -> Tensor:
+    powers, shift, dim = _exponentials(call, larger, x)
+    return x - shift - powers.sum(dim, keepdim=True).log()
+
+
+def _quotient(call: Call, _: Tensor, *inputs: Tensor) -> Tensor:
+    above = inputs[0] if len(inputs) == 2 else call.args[0]
+    return inputs[-1].reciprocal() * above
+
+
+def _standard(x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
+    centred = x - x.mean(dims, keepdim=True)
+    return centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+def _layer_norm(call: Call, _: Tensor, x: Tensor) -> Tensor:
+    dims = tuple(range(-len(call.option(1, "normalized_shape")), 0))
+    found = _standard(x, dims, call.option(4, "eps", 1e-5))
+    return _affine(found, call.option(2, "weight"), call.option(3, "bias"))
+
+
+def _group_norm(call: Call, _: Tensor, x: Tensor) -> Tensor:
+    grouped = x.reshape(len(x), call.option(1, "num_groups"), -1)
+    found = _standard(grouped, (-1,), call.option(4, "eps", 1e-5)).reshape(x.shape)
+    column = (-1, *[1] * (x.ndim - 2))
+    weight, bias = call.option(2, "weight"), call.option(3, "bias")
+    return _affine(
+        found,
+        None if weight is None else weight.reshape(column),
+        None if bias is None else bias.reshape(column),
+    )
+
+
+def _attention(call: Call, _: Tensor, *inputs: Tensor) -> Tensor:
+    names = ("query", "key", "value")
+    told = [call.option(place, name) for place, name in enumerate(names)]
+    given = iter(inputs)
+    query, key, value = (next(given) if t.requires_grad else t for t in told)
+    scale = call.kwargs.get("scale") or 1 / math.sqrt(query.shape[-1])
+    scores = query @ key.transpose(-2, -1) * scale
+    mask = call.option(3, "attn_mask")
+    if call.option(5, "is_causal", False):
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if mask is not None:
+        scores = (
+            scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        )
+    return F.softmax(scores, -1) @ value
+
+
+RECIPES: dict[str, Callable[..., Tensor]] = {
+    "div": _quotient,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "logsumexp": _logsumexp,
+    "layer_norm": _layer_norm,
+    "group_norm": _group_norm,
+    "scaled_dot_product_attention": _attention,
+}

@@ -1,0 +1,234 @@
+"""A network as it stands, run with other backward rules for its operators.
+
+The mode sees every operator the network calls, as a module or as a function, however often a
+module is used. Nothing is hooked, copied or rewritten, and under it nothing is written in place.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as tree
+
+from assay.errors import NotApplicable
+from assay.interventions import micro_batches
+from assay.types import Batch, Model
+
+AGREEMENT = 1e-4  # of the largest logit: what the mode may change in the answer
+NOT_WRITING = {"requires_grad_", "retain_grad_"}
+SAME = {
+    "multiply": "mul", "rmul": "mul", "divide": "div", "true_divide": "div", "rtruediv": "rdiv",
+    "radd": "add", "subtract": "sub", "clip": "clamp", "absolute": "abs", "negative": "neg",
+    "concat": "cat", "concatenate": "cat", "mm": "matmul", "bmm": "matmul", "rmatmul": "matmul",
+    "mv": "matmul", "dot": "matmul", "conv_transpose2d_": "conv_transpose2d",
+    "max_pool1d_with_indices": "max_pool1d", "max_pool2d_with_indices": "max_pool2d",
+    "max_pool3d_with_indices": "max_pool3d",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operator; `inputs` are the tensors in it that depend on the network's."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def _parts(self) -> tuple[list[Any], Any, list[int]]:
+        leaves, shape = tree.tree_flatten((self.args, self.kwargs))
+        places = [i for i, p in enumerate(leaves) if isinstance(p, Tensor) and p.requires_grad]
+        return leaves, shape, places
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors that depend on the network's input."""
+        leaves, _, places = self._parts
+        return tuple(leaves[i] for i in places)
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """What the operator gives, with other tensors in the inputs' places where given."""
+        if not inputs:
+            return self.function(*self.args, **self.kwargs)
+        leaves, shape, places = self._parts
+        leaves = list(leaves)
+        for place, value in zip(places, inputs, strict=True):
+            leaves[place] = value
+        args, kwargs = tree.tree_unflatten(leaves, shape)
+        return self.function(*args, **kwargs)
+
+    def option(self, place: int, name: str, default: Any = None) -> Any:
+        """An argument by its place or its name."""
+        return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
+
+    def pulled(self, at: tuple[Tensor, ...], gradient: Tensor) -> tuple[Tensor, ...]:
+        """The gradient as the operator itself carries it back at these inputs."""
+        with torch.enable_grad():
+            leaves = [t.detach().requires_grad_(True) for t in at]
+            return torch.autograd.grad(self(*leaves), leaves, gradient)
+
+
+Rule = Callable[[Call], Any]
+
+
+class Override(TorchFunctionMode):
+    """Operators by their rules; `otherwise` serves those without one, by default as they are."""
+
+    def __init__(self, rules: dict[str, Rule], otherwise: Rule = lambda call: call()) -> None:
+        """The rules by the operators' names."""
+        super().__init__()
+        self.rules, self.otherwise = rules, otherwise
+        # What stands for a tensor since the network wrote into it; the first keeps its id taken.
+        self._written: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Serve one call."""
+        if self._written:
+            args, kwargs = tree.tree_map(self.newest, (args, kwargs or {}))
+        call = Call(_name(function), function, tuple(args), dict(kwargs or {}))
+        if not call.inputs or not torch.is_grad_enabled():
+            return call()
+        if not _writes(function, call):
+            return self.apply(call)
+        result = self.apply(_out_of_place(call))
+        self._written[id(args[0])] = args[0], result
+        return result
+
+    def apply(self, call: Call) -> Any:
+        """The call by its rule."""
+        return self.rules.get(call.name, self.otherwise)(call)
+
+    def newest(self, value: Any) -> Any:
+        """What a tensor would hold by now, had it been written into."""
+        while isinstance(value, Tensor) and id(value) in self._written:
+            value = self._written[id(value)][1]
+        return value
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """What an operator is called, whichever way it was called: `relu` for `Tensor.relu_` too."""
+    name = getattr(function, "__name__", str(function))
+    if name in ("__get__", "__set__"):  # x.shape, x.T
+        return name
+    name = name.strip("_")
+    return SAME.get(name, name)
+
+
+def _writes(function: Callable[..., Any], call: Call) -> bool:
+    name = getattr(function, "__name__", "")
+    in_place = name.endswith("_") and not name.endswith("__") and name not in NOT_WRITING
+    return in_place or name == "__setitem__" or bool(call.kwargs.get("inplace"))
+
+
+def _out_of_place(call: Call) -> Call:
+    if call.kwargs.get("inplace"):
+        return Call(call.name, call.function, call.args, {**call.kwargs, "inplace": False})
+
+    def on_a_copy(first: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        copy = first.clone()
+        call.function(copy, *args, **kwargs)
+        return copy
+
+    return Call(call.name, on_a_copy, call.args, call.kwargs)
+
+
+class _Refusal(torch.autograd.Function):
+    """An operator without a rule: an error only where something would flow back through it."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, reason: str) -> Tensor:
+        ctx.reason = reason
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> Any:
+        raise NotApplicable(ctx.reason)
+
+
+def refusing(method: str, known: frozenset[str]) -> Rule:
+    """The rule for operators without one: those `known` as they are, any other not at all."""
+
+    def rule(call: Call) -> Any:
+        result = call()
+        if call.name in known:
+            return result
+        reason = f"{method} has no rule for the operator `{call.name}`."
+
+        def guard(part: Any) -> Any:
+            if isinstance(part, Tensor) and part.requires_grad:
+                return _Refusal.apply(part, reason)  # type: ignore[no-untyped-call]
+            return part
+
+        return tree.tree_map(guard, result)
+
+    return rule
+
+
+def chunks(model: Model, batch: Batch, rows: int = 1) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """Samples and rows a micro-batch at a time, of a network whose operators can be seen."""
+    for name, module in model.net.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod"):
+            raise NotApplicable(
+                f"Model `{model.name}` is compiled{f' in `{name}`' if name else ''}: its operators "
+                f"cannot be given other rules. Hand over the network as it was before."
+            )
+    yield from micro_batches(len(batch), rows, model.micro_batch, batch.inputs.device)
+
+
+def logits_under(
+    mode: Override, model: Model, inputs: Tensor, at: Tensor, own: Tensor | None = None
+) -> Tensor:
+    """The logits under a mode, ready to be carried back to `at`.
+
+    Raises:
+        NotApplicable: They are not the network's own.
+    """
+    if own is None:
+        with torch.no_grad():
+            own = model.logits(inputs, at=at.detach().clone())
+    with torch.enable_grad(), mode:
+        logits: Tensor = mode.newest(model.logits(inputs, at=at))
+    scale = float(own.abs().max())
+    if not torch.allclose(own, logits, rtol=0, atol=AGREEMENT * scale, equal_nan=True):
+        off = float((own - logits).abs().max())
+        raise NotApplicable(
+            f"Model `{model.name}` gives other logits when nothing is written in place (off by "
+            f"{off:.2g} of {scale:.2g}): it writes into a view of a tensor, or draws at random. "
+            f"Write it without operators that work in place."
+        )
+    if not logits.requires_grad:
+        raise NotApplicable(f"The logits of model `{model.name}` do not depend on its input.")
+    _check_operators(logits, model)
+    return logits
+
+
+def _check_operators(logits: Tensor, model: Model) -> None:
+    """Refuse operators of the network's own, which no rule can see."""
+    seen, ahead = set(), [logits.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        own = getattr(type(node), "_forward_cls", None)
+        if own is not None and not own.__module__.startswith("assay."):
+            raise NotApplicable(
+                f"Model `{model.name}` has an operator of its own, `{own.__name__}`, "
+                f"whose backward pass cannot be given other rules."
+            )
+        ahead.extend(edge for edge, _ in node.next_functions)
+
+
+def laid_out(model: Model, points: Tensor) -> Tensor:
+    """Points as a leaf of the graph, in the order of memory the network is run in."""
+    points = points.detach()
+    if model.channels_last:
+        points = points.contiguous(memory_format=torch.channels_last)
+    return points.requires_grad_(True)

@@ -1,0 +1,279 @@
+"""Layer-wise relevance: what each operator passes back is its inputs' part in what it gave.
+
+In the place of gradients, relevance runs back through the network: a linear layer shares it out by
+a rule, all other operators in one way each. Where a tensor is used twice, its relevances add up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as tree
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from assay.methods.operators import ACTIVATIONS, GATES, LARGEST, LINEAR, MOVING
+from assay.methods.override import Call, Override, Rule, refusing
+
+STABLE = 1e-6  # keeps sums that are shared out away from zero
+CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
+TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+
+
+@dataclass(eq=False)
+class Layer:
+    """A linear layer: `apply(input, weight)` plus a bias, from `x` to `z`."""
+
+    kind: str  # conv | dense
+    first: bool
+    x: Tensor
+    z: Tensor
+    weight: Tensor
+    bias: Tensor | None  # broadcasts to z
+    apply: Callable[[Tensor, Tensor], Tensor]
+    units: int | None = None  # the axis of the weight that counts what the layer gives
+    axis: int = 1  # the same axis of z
+
+    def back(self, x: Tensor, weight: Tensor, shares: Tensor) -> Tensor:
+        """Relevance from shares of z to the inputs they came from: x times the transposed layer."""
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_(True)
+            (found,) = torch.autograd.grad(self.apply(leaf, weight), leaf, shares)
+        return found * x
+
+    def scaled(self, scale: Tensor, shift: Tensor, z: Tensor) -> "Layer":
+        """The same layer with what it gives scaled and shifted, channel by channel."""
+        column = [1] * self.z.ndim
+        column[self.axis] = -1
+        row = [1] * self.weight.ndim
+        row[self.units or 0] = -1
+        bias = shift.reshape(column)
+        bias = bias if self.bias is None else bias + self.bias * scale.reshape(column)
+        return replace(self, z=z.detach(), weight=self.weight * scale.reshape(row), bias=bias)
+
+
+Share = Callable[[Layer, Tensor], Tensor]  # from a layer and the relevance of z to that of x
+
+
+def stable_ratio(above: Tensor, below: Tensor, epsilon: float) -> Tensor:
+    """Above / below, with `below` kept away from zero; without an epsilon, 0 where it is zero."""
+    if epsilon == 0:
+        return torch.where(below == 0, 0.0, above / torch.where(below == 0, 1.0, below))
+    return above / (below + torch.where(below < 0, -epsilon, epsilon))
+
+
+def epsilon_rule(epsilon: float) -> Share:
+    """Shares of x w in z, bias and all; an epsilon takes from what is nearly zero."""
+    return lambda layer, r: layer.back(layer.x, layer.weight, stable_ratio(r, layer.z, epsilon))
+
+
+def alpha_beta_rule(alpha: float) -> Share:
+    """What speaks for z gets alpha times its relevance, what speaks against it 1 - alpha times."""
+
+    def share(layer: Layer, relevance: Tensor) -> Tensor:
+        found = torch.zeros_like(layer.x)
+        for sign, part in ((1, alpha), (-1, 1 - alpha)):
+            if part:
+                found = found + part * _one_sign(layer, relevance, sign)
+        return found
+
+    return share
+
+
+def _one_sign(layer: Layer, relevance: Tensor, sign: int) -> Tensor:
+    """The relevance shared out among the products x w of one sign."""
+    pairs = [(layer.x.clamp(min=0), _part(layer.weight, sign))]
+    if bool((layer.x < 0).any()):
+        pairs.append((layer.x.clamp(max=0), _part(layer.weight, -sign)))
+    total = sum((layer.apply(x, w) for x, w in pairs), torch.zeros_like(layer.z))
+    if layer.bias is not None:
+        total = total + _part(layer.bias, sign)
+    shares = stable_ratio(relevance, total, STABLE)
+    return sum((layer.back(x, w, shares) for x, w in pairs), torch.zeros_like(layer.x))
+
+
+def _part(values: Tensor, sign: int) -> Tensor:
+    return values.clamp(min=0) if sign > 0 else values.clamp(max=0)
+
+
+def flat_rule(layer: Layer, relevance: Tensor) -> Tensor:
+    """Every input a unit sees gets the same, whatever it holds."""
+    x, weight = torch.ones_like(layer.x), torch.ones_like(layer.weight)
+    return layer.back(x, weight, stable_ratio(relevance, layer.apply(x, weight), STABLE))
+
+
+def excitation_rule(layer: Layer, relevance: Tensor) -> Tensor:
+    """Shares among positive inputs with positive weights; without any, nothing goes on."""
+    x, weight = layer.x.clamp(min=0), layer.weight.clamp(min=0)
+    return layer.back(x, weight, stable_ratio(relevance, layer.apply(x, weight), 0))
+
+
+class _Carry(torch.autograd.Function):
+    """A result as it is, with relevance in the place of its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, value: list[Tensor], share: Any, *inputs: Tensor) -> Tensor:
+        ctx.share = share
+        return value.pop().detach()
+
+    @staticmethod
+    def backward(ctx: Any, *relevance: Tensor) -> Any:
+        return None, None, *ctx.share(relevance[0])
+
+
+def carry(value: Tensor, share: Callable[[Tensor], Any], *inputs: Tensor) -> Any:
+    """The value, whose relevance `share` turns into the inputs'."""
+    return _Carry.apply([value], share, *inputs)  # type: ignore[no-untyped-call]
+
+
+class Relevance(Override):
+    """The rules: `share` for linear layers, by kind and place; one way for all other operators."""
+
+    def __init__(
+        self, name: str, rule: Callable[[Layer], Share], epsilon: float, positive: bool = False
+    ) -> None:
+        """`positive` shares sums out among what is positive in them, constants left out."""
+        self.rule, self.epsilon, self.positive = rule, epsilon, positive
+        self.layers: list[Layer] = []
+        self._made: Any = WeakTensorKeyDictionary()  # which layer gave a tensor
+        self._gates: Any = WeakTensorKeyDictionary()  # what came out of a sigmoid
+        self._unknown = refusing(name, MOVING | frozenset(LARGEST))
+        rules: dict[str, Rule] = dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED, "linear"), self._layer)
+        rules |= dict.fromkeys(("matmul", "einsum", "tensordot"), self._contraction)
+        rules |= dict.fromkeys(LINEAR, self._proportional)
+        rules |= dict.fromkeys(ACTIVATIONS, self._unchanged)
+        rules |= dict.fromkeys(GATES, self._gate)
+        rules |= {"batch_norm": self._batch_norm, "mul": self._scaled, "div": self._scaled}
+        super().__init__(rules, self._moved)
+
+    def _layer(self, call: Call) -> Any:
+        x, weight = call.option(0, "input"), call.option(1, "weight")
+        if len(call.inputs) > 1 or call.inputs[0] is not x:
+            return self._unknown(call)
+        rest = call.args[3:]
+        options = {k: v for k, v in call.kwargs.items() if k not in ("input", "weight", "bias")}
+
+        def apply(x: Tensor, weight: Tensor) -> Tensor:
+            found: Tensor = call.function(x, weight, None, *rest, **options)
+            return found
+
+        dense = call.name == "linear"
+        bias = call.option(2, "bias")
+        if bias is not None and not dense:
+            bias = bias.reshape(-1, *[1] * (weight.ndim - 2))
+        axis = -1 if dense else 1 - weight.ndim
+        units = None if call.name in TRANSPOSED else 0
+        return self._share_out(call, weight, bias, apply, "dense" if dense else "conv", units, axis)
+
+    def _contraction(self, call: Call) -> Any:
+        """A product with a constant: a dense layer whatever its axes."""
+        leaves, shape = tree.tree_flatten((call.args, call.kwargs))
+        others = [
+            i for i, p in enumerate(leaves) if isinstance(p, Tensor) and p is not call.inputs[0]
+        ]
+        if len(call.inputs) > 1 or len(others) != 1:
+            return self._unknown(call)
+        at = next(i for i, p in enumerate(leaves) if p is call.inputs[0])
+
+        def apply(x: Tensor, weight: Tensor) -> Tensor:
+            told = list(leaves)
+            told[at], told[others[0]] = x, weight
+            args, kwargs = tree.tree_unflatten(told, shape)
+            found: Tensor = call.function(*args, **kwargs)
+            return found
+
+        return self._share_out(call, leaves[others[0]], None, apply, "dense", None, -1)
+
+    def _share_out(
+        self, call: Call, weight: Tensor, bias: Tensor | None, apply: Any, kind: str,
+        units: int | None, axis: int,
+    ) -> Any:  # fmt: skip
+        value = call()
+        layer = Layer(
+            kind, not self.layers, call.inputs[0].detach(), value.detach(), weight, bias, apply,
+            units, axis,
+        )  # fmt: skip
+        self.layers.append(layer)
+        found = carry(value, lambda r: (self.rule(layer)(layer, r),), call.inputs[0])
+        self._made[found] = layer, call.inputs[0]
+        return found
+
+    def _batch_norm(self, call: Call) -> Any:
+        """Merged into the layer before it; alone, a scale and a shift like any other."""
+        if call.option(5, "training"):
+            return self._unknown(call)
+        layer, x = self._made.get(call.inputs[0], (None, None))
+        if layer is None or layer.units is None:
+            return self._unchanged(call) if self.positive else self._proportional(call)
+        mean, variance = call.option(1, "running_mean"), call.option(2, "running_var")
+        weight, bias = call.option(3, "weight"), call.option(4, "bias")
+        scale = (variance + call.option(7, "eps", 1e-5)).rsqrt() * (1 if weight is None else weight)
+        shift = (0 if bias is None else bias) - mean * scale
+        value = call()
+        merged = layer.scaled(scale, shift, value)
+        self.layers[self.layers.index(layer)] = merged
+        return carry(value, lambda r: (self.rule(merged)(merged, r),), x)
+
+    def _proportional(self, call: Call) -> Any:
+        """Sums and means: each input by its part in the sum; constants keep theirs."""
+        inputs = tuple(t.detach() for t in call.inputs)
+        value = call()
+        if self.positive:
+            shifted = len(inputs) == 1 and inputs[0].shape == value.shape
+            if call.name in ("add", "sub", "rsub") and shifted:
+                return self._unchanged(call)
+            if call.name in ("sub", "rsub"):
+                return self._unknown(call)
+            inputs = tuple(t.clamp(min=0) for t in inputs)
+        total = call(*inputs) if self.positive else value.detach()
+
+        def share(relevance: Tensor) -> tuple[Tensor, ...]:
+            shares = call.pulled(inputs, stable_ratio(relevance, total, self.epsilon))
+            return tuple(x * s for x, s in zip(inputs, shares, strict=True))
+
+        return carry(value, share, *call.inputs)
+
+    def _scaled(self, call: Call) -> Any:
+        """A product keeps relevance as it is; of two factors, the gate gets none."""
+        if len(call.inputs) > 1:
+            gate = call.inputs[1] if call.name == "div" else self._which_gate(call)
+            if gate is None:
+                return self._unknown(call)
+            args, kwargs = tree.tree_map(
+                lambda t: t.detach() if t is gate else t, (call.args, call.kwargs)
+            )
+            call = Call(call.name, call.function, args, kwargs)
+        x = call.inputs[0]
+        if call.name == "div" and x is not call.args[0]:
+            return self._unknown(call)
+        value = call()
+        if value.shape != x.shape:
+            return self._proportional(call)
+        return carry(value, lambda r: (torch.where((value == 0) & (x != 0), 0.0, r),), x)
+
+    def _which_gate(self, call: Call) -> Tensor | None:
+        """What came out of a sigmoid; if that does not tell, what is spread over the other."""
+        one, other = call.inputs
+        if (one in self._gates) != (other in self._gates):
+            return one if one in self._gates else other
+        if one.numel() == other.numel():
+            return None
+        return one if one.numel() < other.numel() else other
+
+    def _unchanged(self, call: Call) -> Any:
+        if len(call.inputs) > 1:
+            return self._unknown(call)
+        return carry(call(), lambda r: (r,), call.inputs[0])
+
+    def _gate(self, call: Call) -> Any:
+        found = self._unchanged(call) if call.name in ACTIVATIONS else self._unknown(call)
+        self._gates[found] = True
+        return found
+
+    def _moved(self, call: Call) -> Any:
+        found = self._unknown(call)
+        moved = call.inputs[:1] if call.name.endswith("_as") else call.inputs
+        if isinstance(found, Tensor) and all(t in self._gates for t in moved):
+            self._gates[found] = True
+        return found

@@ -1,0 +1,84 @@
+"""What a layer usually gives: mean, spread and who is ever active, over the data, once."""
+
+import hashlib
+import warnings
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from assay.errors import NotApplicable
+from assay.methods.cam import find_layer, outputs
+from assay.types import Batch, Model
+
+FEW = 100  # samples below which the estimate is called poor
+KEPT = 8  # estimates held at once
+_ESTIMATES: "OrderedDict[str, Usual]" = OrderedDict()
+
+
+@dataclass(frozen=True)
+class Usual:
+    """A layer's units over the data, each `[C, h, w]`."""
+
+    mean: Tensor
+    std: Tensor  # with n - 1
+    active: Tensor  # the share of samples in which the unit is not zero
+
+
+def usual(model: Model, batch: Batch, layer: str | nn.Module | None, n: int) -> Usual:
+    """The layer's statistics over `n` fixed samples of the batch's dataset, or all it has.
+
+    They are found again by what they depend on: weights, layer, data and how they are prepared.
+
+    Raises:
+        InputError: The batch belongs to no dataset.
+        NotApplicable: There is only one sample.
+    """
+    chosen = batch.reference_ids(n)
+    if len(chosen) < 2:
+        raise NotApplicable("The spread of a layer's units needs at least two samples.")
+    key = _key(model, batch, layer, chosen)
+    if key in _ESTIMATES:
+        _ESTIMATES.move_to_end(key)
+        return _ESTIMATES[key]
+    if len(chosen) < FEW:
+        warnings.warn(
+            f"The mean and spread of a layer's units are estimated from only {len(chosen)} "
+            f"samples; a bottleneck wants hundreds.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    found = _estimate(model, batch, layer, chosen)
+    _ESTIMATES[key] = found
+    while len(_ESTIMATES) > KEPT:
+        _ESTIMATES.popitem(last=False)
+    return found
+
+
+def _key(model: Model, batch: Batch, layer: str | nn.Module | None, chosen: list[str]) -> str:
+    module = find_layer(model, layer)
+    name = next((n for n, m in model.net.named_modules() if m is module), "")
+    data = batch.dataset.fingerprint if batch.dataset else ""
+    place = (model.weights_hash, name, batch.inputs.device, batch.inputs.dtype, batch.prepare)
+    text = "\0".join((*map(repr, place), data, *chosen))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _estimate(
+    model: Model, batch: Batch, layer: str | nn.Module | None, chosen: list[str]
+) -> Usual:
+    total: Tensor | float = 0.0
+    square: Tensor | float = 0.0
+    active: Tensor | float = 0.0
+    for start in range(0, len(chosen), model.micro_batch):
+        some = batch.others(chosen[start : start + model.micro_batch])
+        for given, _, _, asked in outputs(model, some, layer):
+            units = given[:asked].double()
+            total = total + units.sum(0)
+            square = square + units.square().sum(0)
+            active = active + (units != 0).sum(0)
+    mean = torch.as_tensor(total) / len(chosen)
+    variance = (torch.as_tensor(square) - len(chosen) * mean.square()) / (len(chosen) - 1)
+    parts = (mean, variance.clamp(min=0).sqrt(), torch.as_tensor(active) / len(chosen))
+    return Usual(*(part.to(batch.dtype).contiguous() for part in parts))

@@ -1,0 +1,205 @@
+"""DeepLIFT: its shares add up, on every network it has rules for, and are Shapley's where known."""
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import assay
+from assay.data.memory import as_dataset
+from methods.zoo import STYLES, make_zoo, zoo_images
+from small_worlds import make_images, make_net
+
+
+def answers(net, x, y, output="logit"):
+    with torch.no_grad():
+        logits = net(x)
+        log_probs = logits.log_softmax(1)
+    if output == "log_odds":
+        return torch.logit(log_probs.exp()).gather(1, y[:, None])[:, 0]
+    return (logits if output == "logit" else log_probs.exp()).gather(1, y[:, None])[:, 0]
+
+
+def assert_complete(net, x, y, output="logit", start=None, atol=1e-12, **options):
+    maps = assay.explain(net, x, y, "deeplift", output=output, **options)
+    start = torch.zeros_like(x) if start is None else start
+    change = answers(net, x, y, output) - answers(net, start, y, output)
+    assert change.abs().max() > 1e-3
+    assert torch.allclose(maps.flatten(1).sum(1), change, atol=atol)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_the_way_a_network_is_written_does_not_matter(style):
+    x, y = zoo_images()
+    plain, styled = (assay.explain(make_zoo(s), x, y, "deeplift") for s in ("plain", style))
+    assert plain.abs().max() > 0
+    assert torch.allclose(styled, plain, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("output", ["logit", "probability", "log_odds"])
+def test_shares_add_up_through_gates_pools_and_sums(output):
+    x, y = zoo_images()
+    assert_complete(make_zoo(), x, y, output)
+    fill = torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64)
+    start = fill[:, None, None].expand_as(x)
+    assert_complete(make_zoo(), x, y, output, start=start, baseline=fill)
+
+
+class Attending(nn.Module):
+    """Attention between the rows of an image, with layer norms, by hand or by the operator."""
+
+    def __init__(self, fused: bool, smooth: nn.Module) -> None:
+        super().__init__()
+        self.fused, self.smooth = fused, smooth
+        self.read, self.norm = nn.Linear(24, 12), nn.LayerNorm(12)
+        self.query, self.key, self.value = (nn.Linear(12, 12) for _ in range(3))
+        self.group, self.head = nn.GroupNorm(2, 8), nn.Linear(12, 4)
+
+    def forward(self, x):
+        x = self.norm(self.read(x.transpose(1, 2).flatten(2)))  # [B, rows, 12]
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        if self.fused:
+            mixed = F.scaled_dot_product_attention(q, k, v)
+        else:
+            mixed = torch.softmax(q @ k.mT / math.sqrt(12), -1) @ v
+        x = self.group(x + self.smooth(mixed))
+        return self.head(x.amax(1) / (1 + x.square().sum(1)))
+
+
+@pytest.mark.parametrize("smooth", [nn.GELU(), nn.SiLU(), nn.Tanh(), nn.ELU()], ids=repr)
+def test_shares_add_up_through_attention(smooth):
+    x, y = zoo_images()
+    maps = []
+    for fused in (False, True):
+        torch.manual_seed(0)
+        net = Attending(fused, smooth).double()
+        assert_complete(net, x, y)
+        maps.append(assay.explain(net, x, y, "deeplift"))
+    assert torch.allclose(*maps, atol=1e-12)
+
+
+def test_rescale_by_hand():
+    """f = 2 relu(3 a - b): the ratio of the rectifier between x and the baseline, times 2 w."""
+    net = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 2, bias=False)).double()
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor([[3.0, -1.0]]))
+        net[0].bias.fill_(-1)
+        net[2].weight.copy_(torch.tensor([[2.0], [0.0]]))
+    x, y = torch.tensor([[2.0, 1.0], [0.1, 1.0]], dtype=torch.float64), torch.zeros(2).long()
+    # Before the rectifier: -1 at the baseline, 4 and -1.7 at the samples.
+    expected = torch.tensor([[2 * 4 / 5 * 6, 2 * 4 / 5 * -1], [0, 0]], dtype=torch.float64)
+    assert torch.allclose(assay.explain(net, x, y, "deeplift"), expected)
+
+
+def test_the_winner_takes_the_change_of_a_maximum():
+    net = nn.Sequential(nn.Unflatten(1, (1, 3)), nn.MaxPool1d(3), nn.Flatten())
+    net.append(nn.Linear(1, 2, bias=False)).double()
+    with torch.no_grad():
+        net[3].weight.copy_(torch.tensor([[1.0], [0.0]]))
+    x = torch.tensor([[5.0, 1.0, 2.0], [0.5, -2.0, 0.7]], dtype=torch.float64)
+    start = torch.tensor([1.0, 3.0, 2.0], dtype=torch.float64)
+    maps = assay.explain(net, x, torch.zeros(2).long(), "deeplift", baseline=start)
+    # It rises from 3 to 5 by the first, and falls from 3 to 0.7 as the second leaves.
+    expected = torch.tensor([[2.0, 0, 0], [0, -2.3, 0]], dtype=torch.float64)
+    assert torch.allclose(maps, expected)
+
+
+class Additive(nn.Module):
+    """f(x) = the sum of functions of one input each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(0.3, dtype=torch.float64))
+
+    def forward(self, x):
+        a, b, c, d = x.unbind(1)
+        one = F.relu(a) + torch.sigmoid(2 * b) + c.square() + torch.exp(d) * self.factor
+        return torch.stack([one, -one], 1)
+
+
+def shapley(net, x, y, references):
+    """Exact values of the game whose absent players come from the references."""
+    players = x.shape[1]
+    found = torch.zeros_like(x)
+    for row, target in enumerate(y):
+        worth = {}
+        for size in range(players + 1):
+            for present in itertools.combinations(range(players), size):
+                mixed = references.clone()
+                mixed[:, list(present)] = x[row, list(present)]
+                worth[frozenset(present)] = net(mixed)[:, target].mean()
+        for order in itertools.permutations(range(players)):
+            for k, player in enumerate(order):
+                gained = worth[frozenset(order[: k + 1])] - worth[frozenset(order[:k])]
+                found[row, player] += gained / math.factorial(players)
+    return found
+
+
+def test_deepshap_gives_shapley_values_of_an_additive_game():
+    x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = torch.arange(6) % 2
+    dataset = as_dataset((x, y))
+    references = dataset.batch(dataset.ids).reference(3)
+    maps = assay.explain(Additive(), x, y, "deepshap", baselines=3)
+    assert torch.allclose(maps, shapley(Additive(), x, y, references).detach(), atol=1e-12)
+
+
+def test_deepshap_from_one_baseline_is_deeplift():
+    net, (x, y) = make_net(), make_images(4)
+    ours, plain = (assay.explain(net, x, y, name) for name in ("deepshap", "deeplift"))
+    assert torch.equal(ours, plain)
+
+
+def test_too_few_samples_for_so_many_baselines():
+    net, (x, y) = make_net(), make_images(4)
+    with pytest.raises(assay.NotApplicable, match="Takes 9 samples as baselines"):
+        assay.explain(net, x, y, "deepshap", baselines=9)
+
+
+class Sorting(nn.Module):
+    def forward(self, x):
+        return x.flatten(1).sort(1).values[:, :3]
+
+
+class Choosing(nn.Module):
+    """A rectifier whose condition no rule can see."""
+
+    def forward(self, x):
+        flat = x.flatten(1) + 1
+        return torch.where(flat > 1, flat, 0.3 * flat)[:, :3]
+
+
+class Wandering(nn.Module):
+    def forward(self, x):
+        flat = x.flatten(1)[:, :3]
+        return flat.relu() if bool(flat.abs().max() > 0) else flat.sigmoid()
+
+
+@pytest.mark.parametrize(
+    ("net", "reason"),
+    [
+        (Sorting(), "DeepLIFT has no rule for the operator `sort`"),
+        (Choosing(), "The shares add up to"),
+        (Wandering(), "takes another way at the baseline"),
+    ],
+    ids=["sorting", "choosing", "wandering"],
+)
+def test_what_has_no_rule_is_said(net, reason):
+    x, y = torch.linspace(-2, 2, 18).reshape(2, 1, 3, 3), torch.zeros(2).long()
+    with pytest.raises(assay.NotApplicable, match=reason):
+        assay.explain(net, x, y, "deeplift")
+
+
+def test_what_only_looks_on_needs_no_rule():
+    class Looking(nn.Module):
+        def forward(self, x):
+            flat = x.flatten(1)
+            flat.sort(1)
+            return flat[:, :3] * (flat.argmax(1, keepdim=True) >= 0)
+
+    x, y = torch.randn(2, 1, 3, 3), torch.zeros(2).long()
+    expected = assay.explain(Looking(), x, y, "input_x_gradient")
+    assert torch.allclose(assay.explain(Looking(), x, y, "deeplift"), expected)

@@ -1,0 +1,155 @@
+"""LRP: the same however a network is written, conserving, and by hand where hands suffice."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import assay
+from methods.zoo import STYLES, make_homogeneous, make_zoo, zoo_images
+
+RULES = [
+    {"rule": "zero"},
+    {"rule": "epsilon"},
+    {"rule": "alpha_beta", "alpha": 2},
+    {"rule": "alpha_beta", "alpha": 1},
+    {"rule": "epsilon_plus"},
+    {"rule": "epsilon_plus_flat"},
+    {"rule": "epsilon_alpha_beta"},
+    {"rule": "epsilon_alpha_beta_flat"},
+]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("options", RULES, ids=str)
+def test_the_way_a_network_is_written_does_not_matter(style, options):
+    x, y = zoo_images()
+    plain, styled = (assay.explain(make_zoo(s), x, y, "lrp", **options) for s in ("plain", style))
+    assert plain.abs().max() > 0
+    assert torch.allclose(styled, plain, rtol=1e-9, atol=1e-14)
+
+
+def test_without_biases_lrp_is_input_x_gradient_and_integrated_gradients():
+    net, (x, y) = make_homogeneous(), zoo_images()
+    lrp = assay.explain(net, x, y, "lrp", rule="zero")
+    for name in ("input_x_gradient", "integrated_gradients"):
+        assert torch.allclose(lrp, assay.explain(net, x, y, name), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("options", RULES, ids=str)
+def test_without_biases_relevance_is_conserved(options):
+    net, (x, y) = make_homogeneous(), zoo_images()
+    maps = assay.explain(net, x, y, "lrp", **options)
+    answers = net(x).gather(1, y[:, None])[:, 0].detach()
+    assert answers.abs().min() > 0.05
+    # What the epsilons take is about a millionth of each sum that is shared out.
+    assert torch.allclose(maps.sum((1, 2)), answers, rtol=1e-4)
+    assert not torch.allclose(maps, assay.explain(net, x, y, "lrp"), rtol=1e-2) or (
+        options["rule"] == "epsilon_plus"
+    )
+
+
+def dense(x, w, b, relevance, share):
+    """The relevance of each input of one dense layer, product by product."""
+    found = torch.zeros_like(x)
+    for n in range(len(x)):
+        for j in range(len(w)):
+            found[n] += share(x[n] * w[j], b[j], relevance[n, j])
+    return found
+
+
+def epsilon(parts, bias, relevance):
+    z = parts.sum() + bias
+    return parts / (z + torch.copysign(torch.tensor(0.1), z)) * relevance
+
+
+def alpha_beta(parts, bias, relevance):
+    positive, negative = parts.clamp(min=0), parts.clamp(max=0)
+    gain = positive / (positive.sum() + bias.clamp(min=0))
+    loss = negative / (negative.sum() + bias.clamp(max=0))
+    return (2 * gain.nan_to_num() - loss.nan_to_num()) * relevance  # 0 / 0: nobody to give to
+
+
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [({"rule": "epsilon", "epsilon": 0.1}, epsilon), ({"rule": "alpha_beta"}, alpha_beta)],
+    ids=["epsilon", "alpha_beta"],
+)
+def test_two_layers_by_hand(options, share):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 3)).double()
+    x, y = torch.randn(4, 5, dtype=torch.float64), torch.arange(4) % 3
+    with torch.no_grad():
+        hidden = net[:2](x)
+        top = torch.zeros(4, 3, dtype=torch.float64)
+        top[range(4), y] = net(x)[range(4), y]
+        middle = dense(hidden, net[2].weight, net[2].bias, top, share)
+        expected = dense(x, net[0].weight, net[0].bias, middle, share)
+    found = assay.explain(net, x, y, "lrp", **options)
+    assert torch.allclose(found, expected, rtol=1e-4, atol=1e-6 * expected.abs().max())
+
+
+def test_a_batch_norm_is_part_of_the_layer_before_it():
+    """The same as after folding it into the weights."""
+    net, (x, y) = make_zoo(), zoo_images()
+    folded = make_zoo()
+    for conv, norm in (("conv1", "bn1"), ("conv2", "bn2")):
+        merged = nn.utils.fuse_conv_bn_eval(getattr(net, conv), getattr(net, norm))
+        setattr(folded, conv, merged)
+        setattr(folded, norm, nn.Identity())
+    for options in RULES:
+        maps = [assay.explain(n, x, y, "lrp", **options) for n in (net, folded)]
+        assert torch.allclose(*maps, rtol=1e-6, atol=1e-9 * maps[0].abs().max())
+
+
+class Gated(nn.Module):
+    """A product of a signal and a gate; the gate alone knows the second half of the input."""
+
+    def forward(self, x):
+        signal, hint = x[:, :4], x[:, 4:]
+        return signal * torch.sigmoid(hint)
+
+
+def test_gates_get_no_relevance():
+    x = torch.rand(3, 8, generator=torch.Generator().manual_seed(0)) + 0.1
+    maps = assay.explain(Gated(), x, torch.arange(3), "lrp")
+    expected = torch.zeros(3, 8)
+    for n in range(3):
+        expected[n, n] = Gated()(x)[n, n]
+    assert torch.allclose(maps, expected, atol=1e-6)
+
+
+class Normalised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.norm(x))
+
+
+class Multiplied(nn.Module):
+    def forward(self, x):
+        return x[:, :4] * x[:, 4:]
+
+
+@pytest.mark.parametrize(
+    ("net", "operator"), [(Normalised(), "layer_norm"), (Multiplied(), "mul")], ids=str
+)
+def test_what_has_no_rule_is_named(net, operator):
+    x = torch.randn(2, 8)
+    with pytest.raises(assay.NotApplicable, match=f"LRP has no rule for the operator `{operator}`"):
+        assay.explain(net, x, torch.zeros(2).long(), "lrp")
+
+
+def test_a_gate_may_be_anything():
+    """No relevance comes to the gate, so nothing in it needs a rule."""
+
+    class Net(nn.Module):
+        def forward(self, x):
+            shares = F.softmax(torch.cos(x).cumsum(1).sort(1).values, 1)
+            return (x * shares)[:, :3]
+
+    x = torch.rand(2, 8) + 0.1
+    maps = assay.explain(Net(), x, torch.zeros(2).long(), "lrp")
+    assert torch.allclose(maps.sum(1), Net()(x)[:, 0], atol=1e-5)

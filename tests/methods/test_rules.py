@@ -1,0 +1,212 @@
+"""Gradients by other rules: the same however a network is written, and known in closed form."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import assay
+from methods.zoo import STYLES, make_zoo, zoo_images
+from small_worlds import make_images, make_net
+
+METHODS = ["guided_backprop", "deconvolution", "guided_gradcam", "excitation_backprop"]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("name", METHODS)
+def test_the_way_a_network_is_written_does_not_matter(name, style):
+    if name == "guided_gradcam" and style in ("augmented", "aliased"):
+        pytest.skip("autograd itself has no gradient of what is written over a rectifier")
+    x, y = zoo_images()
+    options = {"layer": "conv2"} if name == "guided_gradcam" else {}
+    plain = assay.explain(make_zoo(), x, y, name, **options)
+    assert plain.abs().max() > 0
+    styled = assay.explain(make_zoo(style), x, y, name, **options)
+    assert torch.allclose(styled, plain, rtol=1e-9, atol=1e-12)
+
+
+def by_hand(net, x, y, gated):
+    """The backward pass of a network of two layers, written out."""
+    first, _, second = net
+    z = first(x)
+    back = second.weight[y].clamp(min=0)
+    return (back * (z > 0) if gated else back) @ first.weight
+
+
+@pytest.mark.parametrize(("name", "gated"), [("guided_backprop", True), ("deconvolution", False)])
+def test_two_layers_by_hand(name, gated):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(7, 9), nn.ReLU(), nn.Linear(9, 3))
+    x, y = torch.randn(5, 7), torch.arange(5) % 3
+    expected = by_hand(net, x, y, gated).detach()
+    assert torch.allclose(assay.explain(net, x, y, name), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["guided_backprop", "deconvolution"])
+def test_without_rectifiers_they_are_the_gradient(name):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(144, 4))
+    x, y = make_images(4, size=8)
+    assert torch.equal(assay.explain(net, x, y, name), assay.explain(net, x, y, "saliency"))
+
+
+@pytest.mark.parametrize("name", ["guided_backprop", "deconvolution"])
+def test_relu6_and_clamps_are_rectifiers(name):
+    """Cut off above where nothing reaches, they are ReLUs."""
+
+    def build(rectifier):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Flatten(), nn.Linear(768, 9), rectifier, nn.Linear(9, 4)).eval()
+
+    class Clamp(nn.Module):
+        def forward(self, x):
+            return torch.clamp(x, 0, 99)
+
+    x, y = make_images(4)
+    expected = assay.explain(build(nn.ReLU()), x, y, name)
+    for rectifier in (nn.ReLU6(), nn.Hardtanh(0, 99), Clamp()):
+        assert torch.equal(assay.explain(build(rectifier), x, y, name), expected)
+    other = assay.explain(build(nn.Hardtanh(-99, 99)), x, y, name)
+    assert not torch.equal(other, expected)
+
+
+def test_smooth_activations_have_no_rule():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(768, 9), nn.SiLU(), nn.Linear(9, 4))
+    x, y = make_images(2)
+    with pytest.raises(assay.NotApplicable, match="no rule for the operator `silu`"):
+        assay.explain(net, x, y, "guided_backprop")
+
+
+class WritesIntoAView(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.conv(x)
+        x[:, :2].relu_()
+        return self.head(x.mean((2, 3)))
+
+
+class SetsAPart(WritesIntoAView):
+    def forward(self, x):
+        x = self.conv(x)
+        x[:, :2] = F.relu(x[:, :2])
+        return self.head(x.mean((2, 3)))
+
+
+class Joins(WritesIntoAView):
+    def forward(self, x):
+        x = self.conv(x)
+        x = torch.cat([x[:, :2].relu(), x[:, 2:]], 1)
+        return self.head(x.mean((2, 3)))
+
+
+def test_what_cannot_be_seen_is_said():
+    x, y = make_images(2)
+    with pytest.raises(assay.NotApplicable, match="gives other logits"):
+        assay.explain(WritesIntoAView().eval(), x, y, "guided_backprop")
+    with pytest.raises(assay.NotApplicable, match="is compiled"):
+        assay.explain(torch.jit.trace(make_net(), x), x, y, "guided_backprop")
+
+
+def test_a_part_may_be_set():
+    x, y = make_images(2)
+    net, twin = SetsAPart(), Joins()
+    twin.load_state_dict(net.state_dict())
+    ours, expected = (assay.explain(n, x, y, "guided_backprop") for n in (net, twin))
+    assert torch.allclose(ours, expected, atol=1e-7)
+
+
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (ctx.saved_tensors[0] > 0)
+
+
+def test_an_operator_of_the_networks_own_is_named():
+    class Net(WritesIntoAView):
+        def forward(self, x):
+            return self.head(Own.apply(self.conv(x)).mean((2, 3)))
+
+    x, y = make_images(2)
+    with pytest.raises(assay.NotApplicable, match="operator of its own, `Own`"):
+        assay.explain(Net(), x, y, "guided_backprop")
+
+
+def test_guided_gradcam_is_the_product():
+    net, (x, y) = make_net(), make_images(4)
+    guided, coarse = (assay.explain(net, x, y, n) for n in ("guided_backprop", "gradcam"))
+    found = assay.explain(net, x, y, "guided_gradcam")
+    assert torch.allclose(found, guided * coarse, atol=1e-6 * found.abs().max().item())
+
+
+def walk(x, w, p):
+    """The winning probabilities of one dense layer, unit by unit."""
+    found = torch.zeros_like(x)
+    for n in range(len(x)):
+        for j in range(len(w)):
+            excites = x[n].clamp(min=0) * w[j].clamp(min=0)
+            if excites.sum() > 0:
+                found[n] += p[n, j] * excites / excites.sum()
+    return found
+
+
+@pytest.mark.parametrize("contrastive", [False, True])
+def test_excitation_backprop_by_hand(contrastive):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(7, 9), nn.ReLU(), nn.Linear(9, 3)).double()
+    x, y = torch.randn(5, 7, dtype=torch.float64), torch.arange(5) % 3
+    top = F.one_hot(y, 3).double()
+    with torch.no_grad():
+        hidden = net[:2](x)
+        middle = walk(hidden, net[2].weight, top)
+        if contrastive:
+            middle = middle - walk(hidden, -net[2].weight, top)
+        expected = walk(x, net[0].weight, middle)
+    found = assay.explain(net, x, y, "excitation_backprop", contrastive=contrastive)
+    assert torch.allclose(found, expected, atol=1e-12)
+
+
+def test_walks_end_somewhere():
+    """Where everything excites, no probability is made or lost, by pools, sums, gates or norms."""
+    x, y = zoo_images()
+    net = make_zoo()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.abs_()
+    maps = assay.explain(net, x.abs(), y, "excitation_backprop")
+    assert bool((maps >= 0).all())
+    assert torch.allclose(maps.sum((1, 2)), torch.ones(3).double())
+
+
+def test_walks_may_end_at_a_layer():
+    x, y = zoo_images()
+    net = make_zoo()
+    inside = []
+    handle = net.conv2.register_forward_pre_hook(lambda _, given: inside.append(given[0]))
+    net(x)
+    handle.remove()
+
+    class Tail(nn.Module):
+        """What follows the first pool."""
+
+        def __init__(self):
+            super().__init__()
+            self.net = net
+            self.net.conv1, self.net.bn1 = nn.Identity(), nn.Identity()
+
+        def forward(self, x):
+            return self.net(x.repeat_interleave(2, 2).repeat_interleave(2, 3))
+
+    found = assay.explain(net, x, y, "excitation_backprop", layer="relus.0")
+    assert found.shape == (3, 8, 8)
+    coarse = assay.explain(Tail(), inside[0].detach(), y, "excitation_backprop")
+    assert torch.allclose(F.avg_pool2d(found[:, None], 2)[:, 0] * 4, coarse, atol=1e-12)
+    with pytest.raises(assay.NotApplicable, match="merged with the batch-norm"):
+        assay.explain(make_zoo(), x, y, "excitation_backprop", layer="conv1")

