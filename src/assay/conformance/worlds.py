@@ -135,6 +135,7 @@ class World:
 
     model: Model
     batch: Batch
+    slow: bool = False  # whether methods of very many passes are spared it
     made_for: str = ""  # what a method needs to be tried here; those of users are, in any case
 
 
@@ -154,13 +155,13 @@ def linear_image_model() -> World:
 def bcos_network() -> World:
     """Five images in [0, 1] under a small B-cos network; the truth is noise."""
     x, y = make_images(5, size=8)
-    return _world(make_bcos(), x.sigmoid(), y, x.mean(1))
+    return replace(_world(make_bcos(), x.sigmoid(), y, x.mean(1)), slow=True)
 
 
 def bag_of_patches() -> World:
     """Five images under a small BagNet; the truth is noise."""
     x, y = make_images(5, size=12)
-    return _world(make_bagnet(), x, y, x.mean(1))
+    return replace(_world(make_bagnet(), x, y, x.mean(1)), slow=True)
 
 
 def linear_vector_model() -> World:
