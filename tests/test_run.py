@@ -58,7 +58,7 @@ def whole(tmp_path_factory) -> Path:
 class TestEqualBitForBit:
     def test_with_two_workers(self, whole, tmp_path):
         toy(tmp_path, "--slow", "--workers", "2")
-        for name in ("scores", "curves"):
+        for name in ("scores", "curves", "checks"):
             assert table(assay.load(tmp_path), name) == table(assay.load(whole), name)
 
     def test_in_another_order_of_samples(self, whole, tmp_path):
@@ -66,7 +66,7 @@ class TestEqualBitForBit:
         toy(tmp_path, "--slow", "--shuffle", "5")
         first, second = assay.load(whole), assay.load(tmp_path)
         assert first.manifest["shards"][0]["samples"] != second.manifest["shards"][0]["samples"]
-        for name in ("scores", "curves"):
+        for name in ("scores", "curves", "checks"):
             assert table(second, name, sort=True) == table(first, name, sort=True)
 
     def test_after_a_kill_in_the_middle(self, whole, tmp_path):
@@ -82,7 +82,7 @@ class TestEqualBitForBit:
         planned = (len(SHARDS) + 1) * 6 * 6
         assert 40 <= len(finished) < planned
         toy(tmp_path, "--slow")
-        for name in ("scores", "curves"):
+        for name in ("scores", "curves", "checks"):
             assert table(assay.load(tmp_path), name) == table(assay.load(whole), name)
         unchanged = [p for p, t in finished.items() if p.stat().st_mtime_ns == t]
         assert len(unchanged) == len(finished)
@@ -180,7 +180,8 @@ class TestForwardsAreShared:
         ig = {"steps": 4}
         methods = [{"integrated_gradients": ig}, {"integrated_gradients": {**ig, "abs": True}}]
         assay.benchmark(counted.net, data, methods, ["single_deletion"], micro_batch=6, **QUIET)
-        assert counted.take() == 2 + 6 + 6 * 16 + 6 * 4
+        # A look, the clean answers, the cells, the steps; the check, at both ends of the way.
+        assert counted.take() == 2 + 6 + 6 * 16 + 6 * 4 + 6 * 2
 
 
 class TestForecast:
