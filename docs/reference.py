@@ -24,10 +24,15 @@ REFERENCES: dict[str, dict[str, str]] = yaml.safe_load((HERE / "references.yml")
 TITLES = {
     "method": {
         "gradients": "Gradients",
+        "relevance": "Relevance",
         "cam": "Class activation maps",
         "perturbation": "Perturbation",
-        "controls": "Controls",
+        "bottleneck": "Bottlenecks",
+        "attention": "Attention",
+        "intrinsic": "Networks that explain themselves",
         "elsewhere": "Maps computed elsewhere",
+        "crafted": "Crafted rivals",
+        "controls": "Controls",
     },
     "protocol": {
         "curves": "Curves",

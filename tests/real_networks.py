@@ -19,7 +19,7 @@ from assay.models.token_classifier import Vocabulary
 from assay.registry import get
 from assay.types import Model, Tokenize
 
-SAMPLES = 3
+SAMPLES = 2
 SIDE = 64  # of photographs: small enough to be quick, large enough for every network here
 
 

@@ -205,7 +205,7 @@ class Again(nn.Module):
 @pytest.mark.parametrize("name", ["iba", "input_iba"])
 def test_layers_without_a_bottleneck_are_refused(name):
     net, (x, y) = Again(), make_images(4)
-    with pytest.raises(assay.InputError, match="runs several times"):
+    with pytest.raises(assay.NotApplicable, match="runs several times"):
         assay.explain(net, x, y, name, layer="relu")
     assert not any(m._forward_hooks for m in net.modules())
     model = assay.model(make_net(), cam_reshape=(8, 8))

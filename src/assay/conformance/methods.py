@@ -30,7 +30,6 @@ from assay.registry import Passes
 from assay.spec import Choice, choose_one
 from assay.types import Batch
 
-MANY = 100  # forward passes a sample that are too many where each takes long
 ROUNDING = 1e-4  # of a method's largest value, for methods from outside
 
 # A method named without options is tried with these: its rules hold at any, and a check takes many
@@ -63,10 +62,8 @@ def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
     missing = needs - has
     if missing:
         raise NotApplicable(f"needs {', '.join(sorted(missing))}")
-    if world.slow and (choice.passes.forward or 0) > MANY:
-        raise NotApplicable(f"takes more than {MANY} passes: the faster worlds will do")
     if world.made_for and world.made_for not in needs and not choice.plugin.own:
-        raise NotApplicable(f"is tried on networks without {world.made_for}")
+        raise NotApplicable(f"is tried on plainer networks: this one is there for {world.made_for}")
     if choice.plugin.own and not choice.plugin.noise and world.model.tokens and "text" not in needs:
         raise NotApplicable("says nothing of texts: declare needs=['text'] to have them tried")
     with world.model.evaluating(), torch.no_grad():

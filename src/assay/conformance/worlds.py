@@ -135,7 +135,6 @@ class World:
 
     model: Model
     batch: Batch
-    slow: bool = False  # whether methods of very many passes are spared it
     made_for: str = ""  # what a method needs to be tried here; those of users are, in any case
 
 
@@ -155,13 +154,13 @@ def linear_image_model() -> World:
 def bcos_network() -> World:
     """Five images in [0, 1] under a small B-cos network; the truth is noise."""
     x, y = make_images(5, size=8)
-    return replace(_world(make_bcos(), x.sigmoid(), y, x.mean(1)), slow=True)
+    return replace(_world(make_bcos(), x.sigmoid(), y, x.mean(1)), made_for="bcos")
 
 
 def bag_of_patches() -> World:
     """Five images under a small BagNet; the truth is noise."""
     x, y = make_images(5, size=12)
-    return replace(_world(make_bagnet(), x, y, x.mean(1)), slow=True)
+    return replace(_world(make_bagnet(), x, y, x.mean(1)), made_for="bagnet")
 
 
 def linear_vector_model() -> World:

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.errors import InputError, NotApplicable
+from assay.errors import NotApplicable
 from assay.interventions import micro_batches
 from assay.methods.adversary import adversary_rows, generated_mask
 from assay.methods.cam import enlarge, find_layer, outputs
@@ -86,14 +86,21 @@ def layer_outputs(model: Model, batch: Batch, layer: str | nn.Module | None) -> 
     """What the layer gives for each sample, `[C, h, w]`.
 
     Raises:
-        NotApplicable: It gives tokens.
+        NotApplicable: It gives tokens, or runs several times.
     """
     if model.cam_reshape is not None:
         raise NotApplicable(
             "The information bottleneck needs a layer with places; a transformer's class token "
             "would pass beside it."
         )
-    found = [a[:asked] for a, _, _, asked in outputs(model, batch, layer)]
+    calls: list[int] = []
+    with hooked(find_layer(model, layer), lambda _, __, ___: calls.append(1)):
+        found = [a[:asked] for a, _, _, asked in outputs(model, batch, layer)]
+    if len(calls) > len(found):
+        raise NotApplicable(
+            "The information bottleneck stands behind one layer; this one runs several times in a "
+            "pass. Name the block it belongs to with `layer=`."
+        )
     return [output.contiguous() for output in torch.cat(found)]
 
 
@@ -197,18 +204,7 @@ def loss_gradient(
 
 def _giving(module: nn.Module, instead: Tensor) -> AbstractContextManager[None]:
     """A layer that gives something else."""
-    calls = []
-
-    def give(_: nn.Module, __: Any, ___: Any) -> Tensor:
-        calls.append(1)
-        if len(calls) > 1:
-            raise InputError(
-                "Expected a layer that runs once, got one that runs several times: name the block "
-                "it belongs to with `layer=`."
-            )
-        return instead.clone()
-
-    return hooked(module, give)
+    return hooked(module, lambda _, __, ___: instead.clone())
 
 
 def _input_passes(options: Mapping[str, Any]) -> Passes:
