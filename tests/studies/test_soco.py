@@ -54,9 +54,9 @@ def test_a_run_is_continued_not_repeated(study):
 def test_forward_passes_are_counted_before(tmp_path):
     found = forecasts("soco.12", small(tmp_path))
     assert list(found) == ["ensembles-toy_net"]
-    # IG takes 2 steps; the three ensembles are readings of the same 20 copies.
+    # IG takes 2 steps and a look at either end; the ensembles are readings of the same 20 copies.
     counts = found["ensembles-toy_net"].method_rows
-    assert sum(counts.values()) == 12 * (2 + 20 * 2)
+    assert sum(counts.values()) == 12 * (2 + 2 + 20 * 2)
     assert list(forecasts("soco", small(tmp_path))) == [
         "modified-toy_net", "removed-toy_net", "ensembles-toy_net",
     ]  # fmt: skip
