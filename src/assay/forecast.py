@@ -17,7 +17,7 @@ from assay.features import Features, elements
 from assay.interventions import Arrays, Columns, Engine, Shelf
 from assay.methods import MAPS_HASH, attribute, explain_again, forward_passes, other_maps, raw_map
 from assay.methods.gradients import gradients
-from assay.models.prepare import LOOK, channels_last, prepare_network
+from assay.models.prepare import LOOK, prepare_network
 from assay.plan import Plan, Shard
 from assay.registry import canonical, identity, pick
 from assay.removal import FillChoice, make_removal
@@ -353,8 +353,7 @@ def measure(plan: Plan, name: str) -> Seconds:
         batch = plan.batch(shard, shard.samples[: model.micro_batch])
         network = prepare_network(model, batch.inputs[:1]).net
         rows = torch.arange(model.micro_batch, device=batch.inputs.device) % len(batch)
-        inputs = batch.inputs[rows]
-        inputs = channels_last(inputs) if model.channels_last else inputs
+        inputs = model.laid_out(batch.inputs[rows])
         targets = torch.where(batch.targets < 0, 0, batch.targets)
         full = replace(
             batch, inputs=inputs, targets=targets[rows], ids=tuple(map(str, range(len(rows))))

@@ -140,6 +140,12 @@ class Model:
             f"transformer, say how its tokens lie: `assay.model(..., cam_reshape=(14, 14))`."
         )
 
+    def laid_out(self, inputs: Tensor) -> Tensor:
+        """Inputs in the order of memory that this network runs fastest in."""
+        if not self.channels_last:
+            return inputs
+        return inputs.contiguous(memory_format=torch.channels_last)
+
     def _scores(self, raw: Any) -> Tensor:
         if callable(self.output):
             raw = self.output(raw)

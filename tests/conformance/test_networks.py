@@ -7,6 +7,7 @@ import pytest
 import real_networks
 from assay import registry
 from assay.conformance.methods import (
+    CHEAP,
     maps_are_whole,
     neighbours_do_not_matter,
     nothing_is_left_behind,
@@ -15,6 +16,7 @@ from assay.errors import NotApplicable
 
 # Beside the defaults: what makes a method cheap enough here without changing what it does.
 FEW: dict[str, dict[str, object]] = {
+    **CHEAP,
     "integrated_gradients": {"steps": 3},
     "integrated_gradients_uniform": {"steps": 3},
     **{name: {"steps": 2, "noise": {"samples": 2}} for name in ("ig_sg", "ig_sg_sq", "ig_var")},
@@ -25,11 +27,6 @@ FEW: dict[str, dict[str, object]] = {
     **{name: {"masks": 12, "side": 4} for name in ("rise", "rise_uniform")},
     **{name: {"of": {"integrated_gradients": {"steps": 3}}} for name in ("rect", "pooling")},
     **{name: {"steps": 3} for name in ("bt_head", "bt_token")},
-    "lime": {"samples": 20},
-    "kernel_shap": {"samples": 100},
-    "extremal_perturbation": {"steps": 2},
-    "iba": {"steps": 2, "samples": 2},
-    "input_iba": {"steps": 2, "samples": 2, "feature_steps": 1, "epochs": 1, "synthetic": 10},
 }
 # A pass for each of a thousand channels or more.
 SLOW = {("scorecam", real_networks.lite0), ("scorecam", real_networks.squeezenet)}

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from assay.interventions import micro_batches
-from assay.models.prepare import channels_last
 from assay.tokens import hooked
 from assay.types import Batch, Model
 
@@ -97,9 +96,7 @@ def _layer_answers(model: Model, sample: Batch, module: nn.Module, seen: Tensor)
     with torch.set_grad_enabled(seen.requires_grad), hooked(module, keep):
         for _, rows, asked in micro_batches(1, len(seen), size, seen.device):
             inputs = sample.inputs.expand(len(rows), *sample.inputs.shape[1:])
-            model.logits(
-                inputs, at=channels_last(seen[rows]) if model.channels_last else seen[rows]
-            )
+            model.logits(inputs, at=model.laid_out(seen[rows]))
             parts.append(found[-1][:asked])
             found.clear()
         return torch.cat(parts)

@@ -251,8 +251,7 @@ def attend(model: Model, batch: Batch, samples: Tensor, at: Tensor, watch: Atten
     Raises:
         NotApplicable: There is no attention to be seen, or none that these methods can use.
     """
-    if model.channels_last:
-        at = at.contiguous(memory_format=torch.channels_last)
+    at = model.laid_out(at)
     with torch.enable_grad(), watch:
         logits = model.logits(batch.inputs[samples], at=at)
     if not watch.depth:

@@ -16,7 +16,6 @@ from assay.interventions import micro_batches
 from assay.methods.adversary import adversary_rows, generated_mask
 from assay.methods.cam import enlarge, find_layer, outputs
 from assay.methods.statistics import usual
-from assay.models.prepare import channels_last
 from assay.registry import Passes, method
 from assay.tokens import hooked
 from assay.types import Batch, Model
@@ -187,8 +186,7 @@ def loss_gradient(
     parts, size = [], min(model.micro_batch, len(mixed))
     for _, rows, asked in micro_batches(1, len(mixed), size, mixed.device):
         given, inputs = mixed[rows], sample.inputs.expand(len(rows), *sample.inputs.shape[1:])
-        if model.channels_last:
-            given, inputs = channels_last(given), channels_last(inputs)
+        given, inputs = model.laid_out(given), model.laid_out(inputs)
         given.requires_grad_(True)
         with torch.enable_grad():
             if module is None:

@@ -59,8 +59,7 @@ def activations(
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, batch.inputs.device):
         seen.clear()
         x = at[samples]
-        if model.channels_last:
-            x = x.contiguous(memory_format=torch.channels_last)
+        x = model.laid_out(x)
         with torch.enable_grad(), hooked(module, cut):
             logits = model.logits(batch.inputs[samples], at=x)
             scalar = explained(model, logits, batch.targets[samples], output).sum()
@@ -91,8 +90,7 @@ def outputs(
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, batch.inputs.device):
         seen.clear()
         x = at[samples]
-        if model.channels_last:
-            x = x.contiguous(memory_format=torch.channels_last)
+        x = model.laid_out(x)
         # A dry run may ask this of a network that nobody has put into evaluation mode.
         with model.evaluating(), hooked(module, keep):
             logits = model.logits(batch.inputs[samples], at=x)

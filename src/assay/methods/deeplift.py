@@ -1,6 +1,6 @@
 """DeepLIFT: the difference from a baseline, shared out operator by operator."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 import torch
@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from assay.errors import NotApplicable
+from assay.methods.checks import completeness
 from assay.methods.copies import points
 from assay.methods.differences import Differences, Tape
 from assay.methods.gradients import Output, explained, starting_point
@@ -70,8 +71,22 @@ def _mean_shares(
 
 def _per_baseline(options: Mapping[str, Any]) -> Passes:
     """Each baseline takes a pass, the sample one by the rules and one to compare it with."""
-    rows = options.get("baselines") or 1
+    rows = _count(options)
     return Passes(forward=3 * rows, backward=rows)
+
+
+def _count(options: Mapping[str, Any]) -> int:
+    return options.get("baselines") or 1
+
+
+def _baselines(model: Model, batch: Batch, options: Mapping[str, Any]) -> Iterator[Tensor]:
+    """What the shares add up from, one baseline after the other."""
+    x = points(model, batch)
+    if not options.get("baselines"):
+        yield starting_point(model, batch, options["baseline"], x)
+        return
+    for reference in model.continuous(batch.reference(_count(options))):
+        yield reference.expand_as(x)
 
 
 @method(
@@ -79,6 +94,7 @@ def _per_baseline(options: Mapping[str, Any]) -> Passes:
     needs=["gradients"],
     noise=True,
     passes=_per_baseline,
+    check=completeness(_baselines, _count),
     family="relevance",
     cite="shrikumar2017",
     title="DeepLIFT",
@@ -106,6 +122,7 @@ def deeplift(
     needs=["gradients"],
     noise=True,
     passes=_per_baseline,
+    check=completeness(_baselines, _count),
     family="relevance",
     cite="lundberg2017",
     title="DeepSHAP",

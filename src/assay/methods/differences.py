@@ -9,7 +9,7 @@ the shares of the whole network add up.
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -115,9 +115,8 @@ class _Difference(torch.autograd.Function):
         shares = cls.multiply(ctx.call, ctx.saved_tensors, ctx.before, gradients[0], *ctx.told)
         return None, None, None, *shares
 
-    @staticmethod
-    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *told: Any) -> Any:
-        raise NotImplementedError
+    # (call, inputs now, inputs before, gradient, *told) -> what each input passes back
+    multiply: ClassVar[Callable[..., Any]]
 
 
 class _Ratio(_Difference):

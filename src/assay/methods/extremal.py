@@ -113,8 +113,7 @@ class _Search:
         return mask.detach().to(self.batch.dtype)
 
     def _answer(self, shown: Tensor, output: Output) -> Tensor:  # [n]
-        if self.model.channels_last:
-            shown = shown.contiguous(memory_format=torch.channels_last)
+        shown = self.model.laid_out(shown)
         logits = self.model.logits(self.batch.inputs[self.samples], at=shown)
         return explained(self.model, logits, self.batch.targets[self.samples], output)
 

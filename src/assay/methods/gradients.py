@@ -41,8 +41,7 @@ def gradients(
         len(batch), rows, model.micro_batch, batch.inputs.device
     ):
         points = place(samples, row).detach()
-        if model.channels_last:
-            points = points.contiguous(memory_format=torch.channels_last)
+        points = model.laid_out(points)
         points.requires_grad_(True)
         with torch.enable_grad():
             logits = model.logits(batch.inputs[samples], at=points.clone())  # may work in place

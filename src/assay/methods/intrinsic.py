@@ -11,7 +11,6 @@ from assay.errors import InputError
 from assay.interventions import micro_batches
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained, one_pass
-from assay.models.prepare import channels_last
 from assay.network import EXPLANATION_MODES
 from assay.registry import Passes, method
 from assay.tokens import hooked
@@ -65,7 +64,7 @@ def bcos(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
         return leaves[-1].clone()  # what follows may work in place
 
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, batch.inputs.device):
-        x = channels_last(at[samples]) if model.channels_last else at[samples]
+        x = model.laid_out(at[samples])
         with contextlib.ExitStack() as inside:
             inside.enter_context(torch.enable_grad())
             inside.enter_context(explanation_mode(model.net))
@@ -116,7 +115,7 @@ def bagnet(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
     ):
         corners = torch.stack([samples, shift // stride, shift % stride], 1).tolist()
         x = torch.stack([padded[b, :, i : i + tall, j : j + wide] for b, i, j in corners])
-        logits = net.patch_logits(channels_last(x) if model.channels_last else x)
+        logits = net.patch_logits(model.laid_out(x))
         if tuple(logits.shape[2:]) != (rows, columns):
             raise InputError(
                 f"Expected `patch_logits` of {tall} x {wide} pixels to give {rows} x {columns} "

@@ -7,6 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from assay.methods.checks import conservation
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained
 from assay.methods.override import chunks, laid_out, logits_under
@@ -75,6 +76,7 @@ def relevances(
     needs=["gradients"],
     noise=True,
     passes=checked_pass,
+    check=conservation(),
     family="relevance",
     cite="bach2015, kohlbrenner2020",
     title="LRP",

@@ -29,8 +29,7 @@ def answers(model: Model, batch: Batch, at: Tensor, output: Output) -> Tensor:  
     parts = []
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, at.device):
         points = at[samples]
-        if model.channels_last:
-            points = points.contiguous(memory_format=torch.channels_last)
+        points = model.laid_out(points)
         logits = model.logits(batch.inputs[samples], at=points)
         parts.append(explained(model, logits, batch.targets[samples], output)[:asked])
     return torch.cat(parts).double()

@@ -228,6 +228,5 @@ def _check_operators(logits: Tensor, model: Model) -> None:
 def laid_out(model: Model, points: Tensor) -> Tensor:
     """Points as a leaf of the graph, in the order of memory the network is run in."""
     points = points.detach()
-    if model.channels_last:
-        points = points.contiguous(memory_format=torch.channels_last)
+    points = model.laid_out(points)
     return points.requires_grad_(True)

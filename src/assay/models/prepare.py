@@ -66,7 +66,7 @@ def runner(model: Model, example: Tensor) -> Callable[[Tensor], Tensor]:
     network = prepare_network(model, example).net
 
     def forward(inputs: Tensor) -> Tensor:
-        return model.logits(channels_last(inputs) if model.channels_last else inputs, net=network)
+        return model.logits(model.laid_out(inputs), net=network)
 
     return forward
 

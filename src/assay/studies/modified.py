@@ -43,15 +43,15 @@ def modified(
 
 
 # What each network was explained by: many changes are made of the same maps.
-_EXPLAINED: WeakKeyDictionary[nn.Module, dict[Any, Any]] = WeakKeyDictionary()
+_EXPLAINED: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
 
 
 def _explained(model: Model, batch: Batch, of: Any) -> Any:  # [B, *map_shape]
     """A method's maps of a batch, taken once however often they are changed."""
     choice = choose_one("method", of)
     known = _EXPLAINED.setdefault(model.net, {})
-    same = (batch.inputs.cpu().numpy().tobytes(), tuple(batch.targets.tolist()))
-    key = (identity(choice.key), batch.ids, batch.seed, hash(same))
+    asked = [choice.key, list(batch.ids), batch.seed, batch.inputs, batch.targets]
+    key = identity(asked)
     if key not in known:
         known[key] = attribute(model, batch, choice).cpu().numpy()
     return known[key]
