@@ -170,6 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--bf16", action="store_true")
     given = parser.parse_args(arguments)
+    if given.out.suffix != ".safetensors":
+        parser.error(f"--out: expected a file that ends in .safetensors, got `{given.out}`")
     torch.manual_seed(given.seed)
     model = build(given.model, given.options)
     model.net.to(given.device)

@@ -37,6 +37,7 @@ def colours(tmp_path_factory):
     [
         ("bcos_resnet", '{"depth": 8, "width": 3, "classes": 3}', 4),
         ("bagnet", '{"field": 5, "width": 2, "classes": 3}', 12),
+        ("small_vit", '{"width": 16, "depth": 2, "heads": 2, "classes": 3}', 8),
     ],
 )
 def test_it_learns_and_keeps_what_it_learned(name, options, epochs, colours, tmp_path, capsys):

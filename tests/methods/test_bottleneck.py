@@ -1,6 +1,7 @@
 """Information bottlenecks against plain re-computations, and on networks with known needs."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,10 +11,11 @@ from torch.nn import functional
 
 import assay
 from assay.data.memory import as_dataset
-from assay.methods import statistics
+from assay.methods import attribute, statistics
 from assay.methods.adversary import generated_mask
 from assay.methods.bottleneck import blur, information
 from assay.models.prepare import prepare_network
+from assay.spec import choose_one
 from assay.types import Batch
 from small_worlds import make_images, make_net
 
@@ -227,14 +229,14 @@ def test_the_generated_mask_follows_what_passes_the_layer():
     net, y = LeftHalf(), torch.zeros(1, dtype=torch.long)
     x = torch.full((1, 3, 8, 8), 3.0)
     model, batch = assay.model(net), batch_of(x, y)
-    passed = torch.zeros(3, 8, 8)
-    passed[:, :, :4] = 1
+    passed = torch.zeros(1, 3, 8, 8)
+    passed[..., :4] = 1
     with model.evaluating(), torch.no_grad():
-        start = torch.zeros(8, 8)
-        mask = generated_mask(model, batch, net.layer, x[0], passed, start, 40, 64)
-        untouched = generated_mask(model, batch, net.layer, x[0], passed, start, 0, 64)
-    assert torch.equal(untouched, torch.full((3, 8, 8), 0.5))
-    assert mask[:, :, :4].mean() > mask[:, :, 4:].mean() + 0.02
+        start = torch.zeros(1, 8, 8)
+        mask = generated_mask(model, batch, net.layer, x, passed, start, 40, 64)
+        untouched = generated_mask(model, batch, net.layer, x, passed, start, 0, 64)
+    assert torch.equal(untouched, torch.full((1, 3, 8, 8), 0.5))
+    assert mask[..., :4].mean() > mask[..., 4:].mean() + 0.02
 
 
 def test_nobody_elses_random_numbers_are_used(halves):
@@ -245,3 +247,18 @@ def test_nobody_elses_random_numbers_are_used(halves):
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(7)
     assert torch.equal(assay.explain(net, x[:3], y[:3], "input_iba", **cheap), first)
+
+
+@pytest.mark.parametrize("name", ["iba", "input_iba"])
+def test_samples_fitted_together_are_those_fitted_alone(name):
+    net, (x, y) = make_net().double(), make_images(6)
+    few = {"steps": 3, "samples": 2}
+    few |= {"feature_steps": 3, "epochs": 2, "synthetic": 40} if name == "input_iba" else {}
+    maps, choice = [], choose_one("method", {name: few})
+    for size in (2, 128):
+        model = replace(assay.model(net), micro_batch=size)
+        with model.evaluating(), torch.no_grad():
+            prepare_network(model, x[:1].double())
+            maps.append(attribute(model, batch_of(x.double(), y), choice))
+    assert torch.allclose(*maps, atol=1e-9)
+    assert maps[0].std() > 1e-3

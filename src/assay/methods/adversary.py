@@ -29,26 +29,27 @@ def adversary_rows(synthetic: int, epochs: int) -> tuple[int, int]:
 
 def generated_mask(
     model: Model,
-    sample: Batch,
+    batch: Batch,
     module: nn.Module,
     output: Tensor,
     passed: Tensor,
     first: Tensor,
     epochs: int,
     synthetic: int,
-) -> Tensor:  # [C, H, W]
-    """A mask in (0, 1) under which the layer's answers look like what passes its bottleneck.
+) -> Tensor:  # [B, C, H, W]
+    """Masks in (0, 1) under which the layer's answers look like what passes its bottleneck.
 
-    `first` is where the mask starts, before its sigmoid. The noise that takes the place of what is
-    masked is fitted with it, a mean and a spread for each channel.
+    `first` `[B, H, W]` is where they start, before their sigmoid. The noise that takes the place of
+    what is masked is fitted with them, a mean and a spread for each channel. Every sample has a
+    critic of its own and all losses are sums over samples, so that none knows of the others.
     """
-    x = sample.inputs[0]
-    mask = first.expand_as(x).clone().requires_grad_(True)
-    shift = torch.zeros_like(x[:, :1, :1]).requires_grad_(True)
-    scale = torch.ones_like(x[:, :1, :1]).requires_grad_(True)
-    real = _examples(sample, output, passed, synthetic) if epochs else output[None]
-    critic = _critic(sample, output)
-    judge = torch.optim.RMSprop(critic.parameters(), lr=5e-5, foreach=False)
+    x = batch.inputs
+    mask = first[:, None].expand_as(x).clone().requires_grad_(True)
+    shift = torch.zeros_like(x[:, :, :1, :1]).requires_grad_(True)
+    scale = torch.ones_like(x[:, :, :1, :1]).requires_grad_(True)
+    real = _examples(batch, output, passed, synthetic) if epochs else output[:, None]
+    critics = _critics(batch, output)
+    judge = torch.optim.RMSprop(critics.parameters(), lr=5e-5, foreach=False)
     forger = torch.optim.RMSprop(
         [
             {"params": [shift], "lr": 0.1},
@@ -57,34 +58,38 @@ def generated_mask(
         ],
         foreach=False,
     )
+    everyone = torch.arange(len(batch), device=x.device)[:, None]
     for epoch in range(epochs):
-        order = sample.draw(f"input_iba order {epoch}", (synthetic,))[0].argsort()
-        for step, chosen in enumerate(torch.split(order, TOGETHER)):
-            noise = sample.draw(
-                f"input_iba critic {epoch} {step}", (len(chosen), *x.shape), normal=True
-            )[0]
+        order = batch.draw(f"input_iba order {epoch}", (synthetic,)).argsort(1)
+        for step, chosen in enumerate(torch.split(order, TOGETHER, dim=1)):
+            noise = batch.draw(
+                f"input_iba critic {epoch} {step}", (chosen.shape[1], *x.shape[1:]), normal=True
+            )
             deceive = step % EVERY == 0
             with torch.set_grad_enabled(deceive):
                 share = torch.sigmoid(mask)
-                seen = share * x + (1 - share) * (scale * noise + shift)
-            fake = _layer_answers(model, sample, module, seen)
+                forged = (1 - share)[:, None] * (scale[:, None] * noise + shift[:, None])
+                seen = (share * x)[:, None] + forged  # [B, T, C, H, W]
+            fake = _layer_answers(model, batch, module, seen)
             with torch.enable_grad():
-                loss = critic(fake.detach()).mean() - critic(real[chosen]).mean()
+                gap = _judged(critics, fake.detach()) - _judged(critics, real[everyone, chosen])
                 judge.zero_grad()
-                loss.backward()
+                gap.sum().backward()
             judge.step()
             with torch.no_grad():
-                for weight in critic.parameters():
+                for weight in critics.parameters():
                     weight.clamp_(-CLIP, CLIP)
             if deceive:
                 with torch.enable_grad():
-                    (-critic(fake).mean()).backward(inputs=[mask, shift, scale])
+                    (-_judged(critics, fake).sum()).backward(inputs=[mask, shift, scale])
                 forger.step()
                 forger.zero_grad()
     return torch.sigmoid(mask.detach())
 
 
-def _layer_answers(model: Model, sample: Batch, module: nn.Module, seen: Tensor) -> Tensor:
+def _layer_answers(
+    model: Model, batch: Batch, module: nn.Module, seen: Tensor
+) -> Tensor:  # [B, T, C, h, w]
     """What the layer gives for these inputs, with gradients where they have them."""
     parts: list[Tensor] = []
     found: list[Tensor] = []
@@ -92,46 +97,62 @@ def _layer_answers(model: Model, sample: Batch, module: nn.Module, seen: Tensor)
     def keep(_: nn.Module, __: Any, output: Tensor) -> None:
         found.append(output.clone())  # what follows may work in place
 
-    size = min(model.micro_batch, len(seen))
+    many, times = seen.shape[:2]
     with torch.set_grad_enabled(seen.requires_grad), hooked(module, keep):
-        for _, rows, asked in micro_batches(1, len(seen), size, seen.device):
-            inputs = sample.inputs.expand(len(rows), *sample.inputs.shape[1:])
-            model.logits(inputs, at=model.laid_out(seen[rows]))
+        for samples, rows, asked in micro_batches(many, times, model.micro_batch, seen.device):
+            model.logits(batch.inputs[samples], at=model.laid_out(seen[samples, rows]))
             parts.append(found[-1][:asked])
             found.clear()
-        return torch.cat(parts)
+        together = torch.cat(parts)
+        return together.reshape(many, times, *together.shape[1:])
 
 
-def _examples(sample: Batch, output: Tensor, passed: Tensor, synthetic: int) -> Tensor:
+def _examples(batch: Batch, output: Tensor, passed: Tensor, synthetic: int) -> Tensor:
     """What passes the layer's bottleneck, mixed with noise of several means and spreads."""
-    noise = sample.draw("input_iba examples", (synthetic, *output.shape), normal=True)[0]
-    settings = sample.draw("input_iba settings", (2, GROUPS))[0]
+    noise = batch.draw("input_iba examples", (synthetic, *output.shape[1:]), normal=True)
+    settings = batch.draw("input_iba settings", (2, GROUPS))
     group = torch.arange(synthetic, device=output.device) * GROUPS // synthetic
-    std, mean = (5 * settings[0])[group], (4 * settings[1] - 2)[group]
-    noise = noise * std.reshape(-1, 1, 1, 1) + mean.reshape(-1, 1, 1, 1)
-    return passed * output + (1 - passed) * noise
+    std, mean = (5 * settings[:, 0])[:, group], (4 * settings[:, 1] - 2)[:, group]  # [B, examples]
+    noise = noise * std[..., None, None, None] + mean[..., None, None, None]
+    return (passed * output)[:, None] + (1 - passed)[:, None] * noise
 
 
-def _critic(sample: Batch, output: Tensor) -> nn.Sequential:
-    """A small network that tells true outputs of a layer from forged ones; its own random start."""
-    channels, height, width = output.shape
-    rows, columns = -(-height // 4), -(-width // 4)
+def _critics(batch: Batch, output: Tensor) -> nn.Sequential:
+    """A small network a sample that tells true outputs of a layer from forged ones, side by side.
+
+    Channels come in groups, one a sample, that never meet; each has its own random start.
+    """
+    many, channels, height, width = output.shape
     made: dict[str, Any] = {"device": output.device, "dtype": output.dtype}
     skip: Any = torch.nn.utils.skip_init  # leaves the caller's random numbers alone
-    critic = nn.Sequential(
-        skip(nn.Conv2d, channels, WIDTH, 3, stride=2, padding=1, **made),
-        nn.GroupNorm(1, WIDTH, **made),
+
+    def convolution(inside: int, outside: int, kernel: tuple[int, int], **more: int) -> nn.Conv2d:
+        layer: nn.Conv2d = skip(
+            nn.Conv2d, many * inside, many * outside, kernel, groups=many, **more, **made
+        )
+        return layer
+
+    halved: dict[str, int] = {"stride": 2, "padding": 1}
+    critics = nn.Sequential(
+        convolution(channels, WIDTH, (3, 3), **halved),
+        nn.GroupNorm(many, many * WIDTH, **made),
         nn.LeakyReLU(0.2),
-        skip(nn.Conv2d, WIDTH, 2 * WIDTH, 3, stride=2, padding=1, **made),
-        nn.GroupNorm(1, 2 * WIDTH, **made),
+        convolution(WIDTH, 2 * WIDTH, (3, 3), **halved),
+        nn.GroupNorm(many, many * 2 * WIDTH, **made),
         nn.LeakyReLU(0.2),
-        nn.Flatten(),
-        skip(nn.Linear, 2 * WIDTH * rows * columns, 1, **made),
+        convolution(2 * WIDTH, 1, (-(-height // 4), -(-width // 4))),
     )
-    for name, layer in critic.named_children():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
+    for name, layer in critics.named_children():
+        if isinstance(layer, nn.Conv2d):
             reach = 1 / math.sqrt(layer.weight[0].numel())
             for kind, weight in layer.named_parameters():
-                drawn = sample.draw(f"input_iba start {name} {kind}", weight.shape)[0]
-                weight.data.copy_((2 * drawn - 1) * reach)
-    return critic
+                shape = (weight.shape[0] // many, *weight.shape[1:])
+                drawn = batch.draw(f"input_iba start {name} {kind}", shape)
+                weight.data.copy_(((2 * drawn - 1) * reach).flatten(0, 1))
+    return critics
+
+
+def _judged(critics: nn.Sequential, outputs: Tensor) -> Tensor:  # [B]
+    """What each sample's critic says on average of `[B, T, C, h, w]` of that sample."""
+    said: Tensor = critics(outputs.transpose(0, 1).flatten(1, 2))  # [T, B, 1, 1]
+    return said.mean((0, 2, 3))

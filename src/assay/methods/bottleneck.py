@@ -1,7 +1,7 @@
 """Information bottlenecks: how much of a layer, or of the input, the answer needs."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from assay.errors import NotApplicable
 from assay.interventions import micro_batches
-from assay.methods.adversary import adversary_rows, generated_mask
+from assay.methods.adversary import TOGETHER, adversary_rows, generated_mask
 from assay.methods.cam import enlarge, find_layer, outputs
 from assay.methods.statistics import usual
 from assay.registry import Passes, method
@@ -72,17 +72,30 @@ def iba(
     known = usual(model, batch, layer, estimate)
     prior = Prior(known.mean, known.std.clamp(min=min_std), (known.active > active).to(batch.dtype))
     bits = []
-    for b, output in enumerate(layer_outputs(model, batch, layer)):
+    for group, output in groups(model, batch, layer, samples):
         capacity = fit(
-            model, batch.select([b]), layer, output, prior, beta=beta, steps=steps,
-            samples=samples, sigma=sigma, lr=lr, alpha0=alpha0,
+            model, group, layer, output, prior, beta=beta, steps=steps, samples=samples,
+            sigma=sigma, lr=lr, alpha0=alpha0,
         )[1]  # fmt: skip
-        bits.append(capacity.sum(0) / math.log(2))
-    return spread(torch.stack(bits), batch)
+        bits.append(capacity.sum(1) / math.log(2))
+    return spread(torch.cat(bits), batch)
 
 
-def layer_outputs(model: Model, batch: Batch, layer: str | nn.Module | None) -> list[Tensor]:
-    """What the layer gives for each sample, `[C, h, w]`.
+def groups(
+    model: Model, batch: Batch, layer: str | nn.Module | None, rows: int
+) -> Iterator[tuple[Batch, Tensor]]:
+    """Samples whose `rows` passes each fill a micro-batch together, and the layer's outputs."""
+    size = max(1, model.micro_batch // rows)
+    found = layer_outputs(model, batch, layer)
+    for start in range(0, len(batch), size):
+        chosen = range(start, min(start + size, len(batch)))
+        yield batch.select(list(chosen)), found[start : start + size]
+
+
+def layer_outputs(
+    model: Model, batch: Batch, layer: str | nn.Module | None
+) -> Tensor:  # [B, C, h, w]
+    """What the layer gives.
 
     Raises:
         NotApplicable: It gives tokens, or runs several times.
@@ -100,7 +113,7 @@ def layer_outputs(model: Model, batch: Batch, layer: str | nn.Module | None) -> 
             "The information bottleneck stands behind one layer; this one runs several times in a "
             "pass. Name the block it belongs to with `layer=`."
         )
-    return [output.contiguous() for output in torch.cat(found)]
+    return torch.cat(found).contiguous()
 
 
 def spread(coarse: Tensor, batch: Batch) -> Tensor:
@@ -120,7 +133,7 @@ class Prior:
 
 def fit(
     model: Model,
-    sample: Batch,
+    batch: Batch,
     layer: str | nn.Module | None,
     output: Tensor,
     prior: Prior,
@@ -131,25 +144,26 @@ def fit(
     sigma: float,
     lr: float,
     alpha0: float,
-) -> tuple[Tensor, Tensor]:  # each [C, h, w]
-    """The bottleneck of one sample: the share that is let through, and its nats.
+) -> tuple[Tensor, Tensor]:  # each [B, C, h, w]
+    """A bottleneck for each sample: the share that is let through, and its nats.
 
-    Samples are fitted one by one, so that none depends on who is fitted beside it.
+    The loss is a sum over samples and Adam takes each number alone, so that none depends on who is
+    fitted beside it.
     """
     module = find_layer(model, layer)
     alpha = torch.full_like(output, alpha0).requires_grad_(True)
     optimiser = torch.optim.Adam([alpha], lr=lr, foreach=False)
     passed = capacity = output
     for step in range(steps):
-        noise = sample.draw(f"iba {step}", (samples, *output.shape), normal=True)[0]
-        noise = prior.mean + prior.std * noise
+        noise = batch.draw(f"iba {step}", (samples, *output.shape[1:]), normal=True)
+        noise = prior.mean + prior.std * noise  # [B, S, C, h, w]
         with torch.enable_grad():
             passed, held = gate(alpha, sigma)
             capacity = information(passed, held, (output - prior.mean) / prior.std) * prior.active
-            cost = beta * capacity.mean()
-        mixed = (torch.lerp(noise, output, passed.detach()) * prior.active).detach()
-        slope = loss_gradient(model, sample, module, mixed)  # [S, C, h, w]
-        slope = (slope * (output - noise) * prior.active).sum(0) / samples
+            cost = beta * capacity.mean((1, 2, 3)).sum()
+        mixed = torch.lerp(noise, output[:, None], passed.detach()[:, None]) * prior.active
+        slope = loss_gradient(model, batch, module, mixed)
+        slope = (slope * (output[:, None] - noise) * prior.active).sum(1) / samples
         (alpha.grad,) = torch.autograd.grad([passed, cost], alpha, [slope, torch.ones_like(cost)])
         optimiser.step()
     return passed.detach(), capacity.detach()
@@ -166,7 +180,7 @@ def information(passed: Tensor, held: Tensor, standard: Tensor) -> Tensor:
     return 0.5 * ((passed * standard) ** 2 + held**2 - 1) - torch.log(small)
 
 
-def blur(images: Tensor, sigma: float) -> Tensor:  # [C, h, w]
+def blur(images: Tensor, sigma: float) -> Tensor:  # [..., h, w]
     """Each channel under a Gaussian of two standard deviations to each side, mirrored outside."""
     reach = round(2 * sigma)
     if sigma == 0 or reach == 0:
@@ -174,30 +188,30 @@ def blur(images: Tensor, sigma: float) -> Tensor:  # [C, h, w]
     offsets = torch.arange(-reach, reach + 1, device=images.device, dtype=images.dtype)
     line = torch.exp(-(offsets**2) / (2 * sigma**2))
     kernel = torch.outer(line, line)
-    mode = "reflect" if min(images.shape[1:]) > reach else "replicate"
-    padded = functional.pad(images[:, None], [reach] * 4, mode=mode)
-    return functional.conv2d(padded, (kernel / kernel.sum())[None, None])[:, 0]
+    mode = "reflect" if min(images.shape[-2:]) > reach else "replicate"
+    padded = functional.pad(images.flatten(0, -3)[:, None], [reach] * 4, mode=mode)
+    return functional.conv2d(padded, (kernel / kernel.sum())[None, None]).reshape(images.shape)
 
 
 def loss_gradient(
-    model: Model, sample: Batch, module: nn.Module | None, mixed: Tensor
-) -> Tensor:  # like mixed
+    model: Model, batch: Batch, module: nn.Module | None, mixed: Tensor
+) -> Tensor:  # like mixed: [B, S, C, h, w]
     """How each noisy copy of the layer's output, or of the input, changes the cross entropy."""
-    parts, size = [], min(model.micro_batch, len(mixed))
-    for _, rows, asked in micro_batches(1, len(mixed), size, mixed.device):
-        given, inputs = mixed[rows], sample.inputs.expand(len(rows), *sample.inputs.shape[1:])
-        given, inputs = model.laid_out(given), model.laid_out(inputs)
-        given.requires_grad_(True)
+    parts, (many, times) = [], mixed.shape[:2]
+    for samples, rows, asked in micro_batches(many, times, model.micro_batch, mixed.device):
+        given = model.laid_out(mixed[samples, rows]).requires_grad_(True)
+        inputs = model.laid_out(batch.inputs[samples])
         with torch.enable_grad():
             if module is None:
                 logits = model.logits(inputs, at=given.clone())  # it may work in place
             else:
                 with _giving(module, given):
                     logits = model.logits(inputs)
-            target = model.log_probs(logits)[:, sample.targets[0]]
-            (slope,) = torch.autograd.grad(-target.sum(), given)
+            targets = batch.targets[samples, None]
+            likely = model.log_probs(logits).gather(1, targets)
+            (slope,) = torch.autograd.grad(-likely.sum(), given)
         parts.append(slope[:asked])
-    return torch.cat(parts)
+    return torch.cat(parts).reshape(mixed.shape)
 
 
 def _giving(module: nn.Module, instead: Tensor) -> AbstractContextManager[None]:
@@ -257,24 +271,23 @@ def input_iba(
     known = usual(model, batch, layer, estimate)
     prior = Prior(known.mean, known.std.clamp(min=min_std), (known.active > active).to(batch.dtype))
     maps = []
-    for b, output in enumerate(layer_outputs(model, batch, layer)):
-        sample = batch.select([b])
+    for group, output in groups(model, batch, layer, TOGETHER):
         passed, capacity = fit(
-            model, sample, layer, output, prior, beta=feature_beta, steps=feature_steps,
+            model, group, layer, output, prior, beta=feature_beta, steps=feature_steps,
             samples=samples, sigma=sigma, lr=lr, alpha0=alpha0,
         )  # fmt: skip
-        first = spread(capacity.sum(0)[None] / math.log(2), sample)[0]
+        first = spread(capacity.sum(1) / math.log(2), group)
         generated = generated_mask(
-            model, sample, find_layer(model, layer), output,
+            model, group, find_layer(model, layer), output,
             passed if variant == "paper" else capacity, first, epochs, synthetic,
         )  # fmt: skip
-        maps.append(_fit_input(model, sample, generated, beta, steps, samples, sigma, lr, alpha0))
-    return torch.stack(maps)
+        maps.append(_fit_input(model, group, generated, beta, steps, samples, sigma, lr, alpha0))
+    return torch.cat(maps)
 
 
 def _fit_input(
     model: Model,
-    sample: Batch,
+    batch: Batch,
     generated: Tensor,
     beta: float,
     steps: int,
@@ -282,19 +295,21 @@ def _fit_input(
     sigma: float,
     lr: float,
     alpha0: float,
-) -> Tensor:  # [H, W]
-    """The bottleneck of one input, over the mask that was generated for it."""
-    x = sample.inputs[0]
+) -> Tensor:  # [B, H, W]
+    """A bottleneck for each input, over the mask that was generated for it."""
+    x = batch.inputs
     alpha = torch.full_like(x, alpha0).requires_grad_(True)
     optimiser = torch.optim.Adam([alpha], lr=lr, foreach=False)
     for step in range(steps):
-        noise = sample.draw(f"input_iba {step}", (samples, *x.shape), normal=True)[0]
+        noise = batch.draw(f"input_iba {step}", (samples, *x.shape[1:]), normal=True)
         with torch.enable_grad():
             passed, held = gate(alpha, sigma)
             left = (1 - generated) + generated * held  # 1 - g l, without cancellation
-            cost = beta * information(passed, held / left, x * (1 - generated) / left).mean()
-        mixed = torch.lerp(noise, x, passed.detach()).detach()
-        slope = (loss_gradient(model, sample, None, mixed) * (x - noise)).sum(0) / samples
+            nats = information(passed, held / left, x * (1 - generated) / left)
+            cost = beta * nats.mean((1, 2, 3)).sum()
+        mixed = torch.lerp(noise, x[:, None], passed.detach()[:, None])
+        slope = loss_gradient(model, batch, None, mixed)
+        slope = (slope * (x[:, None] - noise)).sum(1) / samples
         (alpha.grad,) = torch.autograd.grad([passed, cost], alpha, [slope, torch.ones_like(cost)])
         optimiser.step()
-    return torch.sigmoid(alpha.detach()).mean(0)
+    return torch.sigmoid(alpha.detach()).mean(1)

@@ -106,24 +106,33 @@ class SmallViT(nn.Module):
 @model("small_vit", title="Small ViT (CIFAR-10)", cite="dosovitskiy2021")
 def small_vit(
     *,
-    weights: str,
+    weights: str | None = None,
     width: Annotated[int, Field(ge=1)] = 96,
     depth: Annotated[int, Field(ge=1)] = 7,
     heads: Annotated[int, Field(ge=1)] = 4,
     pool: Pool = "class",
+    classes: Annotated[int, Field(ge=2)] = 10,
+    seed: int = 0,
 ) -> Model:
-    """A vision transformer with patches of 4 x 4 pixels for the ten classes of CIFAR-10."""
-    net = SmallViT(width=width, depth=depth, heads=heads, pool=pool)
-    load_weights(net, weights)
+    """A vision transformer with patches of 4 x 4 pixels, for the ten classes of CIFAR-10 or others.
+
+    Without `weights` it is untrained, its random weights drawn by `seed`;
+    `benchmarks/train_small.py` trains it.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = SmallViT(classes, width=width, depth=depth, heads=heads, pool=pool)
+    if weights:
+        load_weights(net, weights)
     return Model(
         net=net.eval(),
         name="small_vit",
-        checkpoint=Path(weights).stem,
+        checkpoint=Path(weights).stem if weights else "untrained",
         prepare=Preprocess(size=32, pixels=PIXELS),
         pixels=PIXELS,
-        classes=CLASSES,
+        classes=CLASSES if classes == len(CLASSES) else tuple(map(str, range(classes))),
         card={
-            "title": f"ViT of {depth} blocks for CIFAR-10",
+            "title": f"ViT of {depth} blocks",
             "parameters": sum(p.numel() for p in net.parameters()),
             "input": "RGB 32 x 32",
             "cite": "dosovitskiy2021",
