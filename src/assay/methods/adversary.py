@@ -74,14 +74,15 @@ def generated_mask(
             with torch.enable_grad():
                 gap = _judged(critics, fake.detach()) - _judged(critics, real[everyone, chosen])
                 judge.zero_grad()
-                gap.sum().backward()
+                torch.autograd.backward(gap.sum())
             judge.step()
             with torch.no_grad():
                 for weight in critics.parameters():
                     weight.clamp_(-CLIP, CLIP)
             if deceive:
                 with torch.enable_grad():
-                    (-_judged(critics, fake).sum()).backward(inputs=[mask, shift, scale])
+                    doubt = -_judged(critics, fake).sum()
+                    torch.autograd.backward(doubt, inputs=[mask, shift, scale])
                 forger.step()
                 forger.zero_grad()
     return torch.sigmoid(mask.detach())
