@@ -1,10 +1,16 @@
 """On a GPU the same suite gives the same answers, within rounding."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import assay
+from assay import registry
+from assay.conformance.methods import WORLDS, explain
+from assay.conformance.worlds import World
+from assay.models.prepare import prepare_network
 from small_texts import bag_of_words, make_texts
 from small_worlds import make_images, make_net
 
@@ -96,3 +102,31 @@ def test_imputation_agrees_with_the_cpu_and_its_kernels_with_the_plain_steps(sha
     assert (fused - plain).abs().max() < 1e-5
     noisy = [noisy_linear(images.to(d), keep.to(d), seeds=3).cpu() for d in ("cpu", "cuda")]
     assert (noisy[0] - noisy[1]).abs().max() < 1e-3
+
+
+def on(device: str, make_world) -> World:
+    """A small world in double precision on a device."""
+    world = make_world()
+    world.model.net.to(device, torch.float64)
+    batch = world.batch.to(torch.device(device))
+    if batch.inputs.is_floating_point():
+        batch = replace(batch, inputs=batch.inputs.double())
+    world.model.prepared = None
+    with world.model.evaluating(), torch.no_grad():
+        prepare_network(world.model, batch.inputs[:1])
+    return replace(world, batch=batch)
+
+
+@pytest.mark.filterwarnings("ignore:The mean and spread of a layer")
+@pytest.mark.parametrize("name", [n for n in registry.names("method") if n != "maps"])
+def test_every_method_gives_the_maps_of_the_cpu(name):
+    tried = 0
+    for make_world in WORLDS:
+        try:
+            cpu, gpu = (explain(on(d, make_world), name) for d in ("cpu", "cuda"))
+        except assay.NotApplicable:
+            continue
+        tried += 1
+        assert gpu.is_cuda
+        assert (cpu - gpu.cpu()).abs().max() <= 1e-6 * cpu.abs().max().clamp(min=1e-9)
+    assert tried

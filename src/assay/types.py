@@ -1,7 +1,9 @@
 """The nouns: what flows from data and model through explanation and intervention to scores."""
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -27,6 +29,9 @@ class Sample:
     label: int | None = None
     truth: Image.Image | Tensor | None = None
     baseline: Tensor | None = None
+
+
+MANY = 2**20  # random numbers that are worth several threads
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,16 @@ class Batch:
     def draw(self, purpose: str, shape: Sequence[int], *, normal: bool = False) -> Tensor:
         """Random numbers, uniform in [0, 1) or standard normal, `[B, *shape]`."""
         make = torch.randn if normal else torch.rand
-        rows = [make(*shape, generator=self.generator(b, purpose)) for b in range(len(self))]
-        return torch.stack(rows).to(self.inputs.device, self.dtype)
+
+        def row(sample: int) -> Tensor:
+            drawn = make(*shape, generator=self.generator(sample, purpose))
+            return drawn.to(self.inputs.device, self.dtype)
+
+        at_once = torch.get_num_threads() if len(self) * math.prod(shape) >= MANY else 1
+        if at_once == 1 or len(self) == 1:
+            return torch.stack([row(b) for b in range(len(self))])
+        with ThreadPoolExecutor(at_once) as pool:  # one sample's numbers come one after the other
+            return torch.stack(list(pool.map(row, range(len(self)))))
 
     def redrawn(self, number: int) -> "Batch":
         """The same samples with other random numbers, the same for a number; 0: with their own."""

@@ -57,22 +57,21 @@ def test_forward_passes_are_counted_before(tmp_path):
     # IG takes 2 steps and a look at either end; the ensembles are readings of the same 20 copies.
     counts = found["ensembles-toy_net"].method_rows
     assert sum(counts.values()) == 12 * (2 + 2 + 20 * 2)
-    assert list(forecasts("soco", small(tmp_path))) == [
-        "modified-toy_net", "removed-toy_net", "ensembles-toy_net",
-    ]  # fmt: skip
+    everything = list(forecasts("soco", small(tmp_path)))
+    assert everything == [f"{part}-toy_net" for part in soco.SUITES]
     assert not any(tmp_path.iterdir())
 
 
 def test_soundness_is_the_protocols_own(study):
-    reading = soco._ensembles(study, "toy_net")
+    reading = soco.read("ensembles", study, "toy_net")
     ones = np.ones((1, len(reading.samples)))
     for method in reading.methods:
-        found = soco._soundness(reading, method, ones)
+        found = soco.soundness_of(reading, method, ones)
         assert found == pytest.approx(reading.values("soundness", method).mean())
 
 
 def test_weighted_curves_are_those_of_the_resampled_set(study):
-    reading = soco._ensembles(study, "toy_net")
+    reading = soco.read("ensembles", study, "toy_net")
     curves, x = reading.curves("soundness", "ig"), reading.x("soundness", "ig")
     drawn = np.random.default_rng(0).integers(0, 12, 12)
     weights = np.bincount(drawn, minlength=12)[None].astype(float)
@@ -85,7 +84,7 @@ def test_weighted_curves_are_those_of_the_resampled_set(study):
 
 
 def test_falls_are_the_raw_completeness(study):
-    reading = soco._modified(study, "toy_net")
+    reading = soco.read("modified", study, "toy_net")
     for method in reading.methods:
         falls = reading.falls("completeness", method)
         assert set(np.unique(falls)) <= {-1, 0, 1}

@@ -19,6 +19,7 @@ from assay.types import Batch, Model
 # As published. Sizes are in pixels of images of 224 a side; on others they are the same shares.
 SIDE, STEP, SIGMA, BLUR = 224, 7, 21, 20
 LEVELS, COLDNESS = 8, 20.0
+FEW = 64  # masks searched for at once where no more are asked for
 RATE, MOMENTUM, PENALTY, GROWTH = 0.01, 0.9, 300.0, 1.0035
 
 Area = Annotated[float, Field(gt=0, lt=1)]
@@ -69,9 +70,9 @@ def extremal_perturbation(
     areas = torch.tensor(_areas(area), dtype=torch.float64, device=batch.inputs.device)
     masks = SmoothMasks.on(batch.map_shape)
     found = []
-    for samples, rows, asked in micro_batches(
-        len(batch), len(areas), model.micro_batch, batch.inputs.device
-    ):
+    # Padding is searched for as well, step by step: no more of it than to the next power of two.
+    size = min(model.micro_batch, max(FEW, 2 ** math.ceil(math.log2(len(batch) * len(areas)))))
+    for samples, rows, asked in micro_batches(len(batch), len(areas), size, batch.inputs.device):
         search = _Search(model, batch, samples, masks, areas[rows])
         found.append(search.run(steps, variant, output)[:asked])
     return torch.cat(found).reshape(len(batch), len(areas), *batch.map_shape).mean(1)
