@@ -110,10 +110,11 @@ def deeplift(
 
     Beside the paper: its rescale rule; reveal-cancel is left out. Where the two runs differ by
     rounding only, the gradient stands for the ratio. The change of a maximum goes to the winner:
-    the one at x if it rose, else the one at b. Products share theirs evenly between the factors;
-    layer norms and attention are written out in products and functions of one number, a softmax
-    as exp(x - log sum exp x), whose shares a shift of all scores leaves alone; what is masked in
-    both runs gets nothing.
+    the one at x if it rose, else the one at b; where several tie, as in all pools at a baseline of
+    one colour, rounding decides which, here and in captum, and the shares add up all the same.
+    Products share theirs evenly between the factors; layer norms and attention are written out in
+    products and functions of one number, a softmax as exp(x - log sum exp x), whose shares a shift
+    of all scores leaves alone. What is masked in both runs gets nothing.
     """
     x = points(model, batch)
     start = starting_point(model, batch, baseline, x)
