@@ -131,6 +131,22 @@ def test_who_sees_nothing_changes_nothing():
     assert (assay.explain(net, x, y, "deeplift", reduce="none") == 0).all()
 
 
+def test_shares_add_up_through_multi_head_attention():
+    """PyTorch's own layer, whose attention is one operator."""
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(6, 2, 8, 0.0, "gelu", batch_first=True)
+
+        def forward(self, x):
+            return self.layer(x, src_key_padding_mask=~SEEN.expand(len(x), -1))[:, 0]
+
+    torch.manual_seed(0)
+    net, x = Encoder().double().eval(), torch.randn(3, 5, 6, dtype=torch.float64)
+    assert_complete(net, x, torch.arange(3))
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e2, 1e4])
 def test_scores_may_lie_far_apart_in_the_two_runs(scale):
     """Where the powers of one run vanish beside the other's; a shift of all changes nothing."""

@@ -7,15 +7,14 @@ the shares of the whole network add up.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from assay.errors import NotApplicable
+from assay.methods.fused import FUSED
 from assay.methods.operators import ELEMENTWISE, LARGEST, LINEAR, MOVING, PRODUCTS, SMALLEST
 from assay.methods.override import Call, Override, Rule, refusing
 
@@ -36,6 +35,7 @@ class Differences(Override):
         rules |= dict.fromkeys(LARGEST, functools.partial(self._extreme, torch.maximum))
         rules |= dict.fromkeys(SMALLEST, functools.partial(self._extreme, torch.minimum))
         rules |= dict.fromkeys(RECIPES, self._composed)
+        rules |= dict.fromkeys(FUSED, self.written_out)
         rules |= {"batch_norm": self._batch_norm, "div": self._quotient}
         rules["logsumexp"] = functools.partial(self._differing, _LogSumExp)
         super().__init__(rules, unknown)
@@ -243,29 +243,10 @@ def _group_norm(call: Call, x: Tensor) -> Tensor:
     )
 
 
-def _attention(call: Call, *inputs: Tensor) -> Tensor:
-    names = ("query", "key", "value")
-    told = [call.option(place, name) for place, name in enumerate(names)]
-    given = iter(inputs)
-    query, key, value = (next(given) if t.requires_grad else t for t in told)
-    scale = call.kwargs.get("scale") or 1 / math.sqrt(query.shape[-1])
-    scores = query @ key.transpose(-2, -1) * scale
-    mask = call.option(3, "attn_mask")
-    if call.option(5, "is_causal", False):
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    if mask is not None:
-        scores = (
-            scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-        )
-    blind = scores.isneginf().all(-1, keepdim=True)  # sees nothing: the operator gives zeros
-    return F.softmax(scores.masked_fill(blind, 0), -1).masked_fill(blind, 0) @ value
-
-
 RECIPES: dict[str, Callable[..., Tensor]] = {
     "div": _quotient,
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
-    "scaled_dot_product_attention": _attention,
 }

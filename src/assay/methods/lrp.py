@@ -78,7 +78,7 @@ def relevances(
     passes=checked_pass,
     check=conservation(),
     family="relevance",
-    cite="bach2015, kohlbrenner2020",
+    cite="bach2015, kohlbrenner2020, ali2022",
     title="LRP",
 )
 def lrp(
@@ -101,6 +101,8 @@ def lrp(
     Beside the paper: batch-norms are merged into the layer before them; alone they are a scale and
     a shift. Sums and means share out in proportion, biases keep their part (under alpha-beta that
     of their sign), maxima pass all to the winner, activations change nothing, gates get nothing.
+    In transformers attention is such a gate, and layer norms are linear with their deviation held
+    (Ali et al.): queries and keys get nothing, class tokens and places keep their part as biases do.
     An `output` other than the logit begins with the logits times its gradients. Meta-Rank takes
     `rule: epsilon`.
     """
