@@ -231,7 +231,7 @@ class Relevance(Override):
         scale = scale if weight is None else scale * weight
 
         def linear(x: Tensor) -> Tensor:
-            centred = (x - x.mean(dims, keepdim=True)) * scale
+            centred: Tensor = (x - x.mean(dims, keepdim=True)) * scale
             return centred if bias is None else centred + bias
 
         return self._proportional(Call(call.name, linear, call.inputs))
