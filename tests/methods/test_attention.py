@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import assay
+from assay import registry
 from assay.methods.attending import attended
 from assay.methods.attention import beside_itself, carried
 from small_transformers import OneHead, hf_bert, hf_vit, make_batch, make_ids, make_vit
@@ -140,9 +141,15 @@ def test_rollout_rows_sum_to_one():
         assert torch.allclose(ours[:, ::4, ::4].sum((1, 2)) + row[:, 0], torch.ones(3), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", METHODS)
+def test_these_are_all_methods_of_attention():
+    every = {name: registry.get("method", name) for name in registry.names("method")}
+    assert {name for name, plugin in every.items() if plugin.family == "attention"} == set(METHODS)
+
+
+@pytest.mark.parametrize("name", [*METHODS, "deeplift", "lrp"])
 def test_the_order_of_heads_does_not_matter(name):
-    net, (x, y) = make_vit(heads=3), make_images(3)
+    net, (x, y) = make_vit(heads=3).double(), make_images(3)
+    x = x.double()
     before = assay.explain(net, x, y, name)
     order = torch.tensor([2, 0, 1])
     with torch.no_grad():

@@ -9,7 +9,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import assay
+import real_networks
 from assay.data.memory import as_dataset
+from assay.methods import raw_map
+from assay.spec import choose_one
 from methods.zoo import STYLES, make_zoo, zoo_images
 from small_worlds import make_images, make_net
 
@@ -79,6 +82,106 @@ def test_shares_add_up_through_attention(smooth):
         assert_complete(net, x, y)
         maps.append(assay.explain(net, x, y, "deeplift"))
     assert torch.allclose(*maps, atol=1e-12)
+
+
+class Masked(nn.Module):
+    """The first token looks at all that are not masked; the logits are what it finds."""
+
+    def __init__(self, mask: torch.Tensor, fused: bool) -> None:
+        super().__init__()
+        self.mask, self.fused = mask, fused
+        self.query, self.key, self.value = (nn.Linear(5, 5) for _ in range(3))
+
+    def forward(self, x):  # [B, tokens, 5]
+        q, k, v = self.query(x[:, :1]), self.key(x), self.value(x)
+        if self.fused:
+            return F.scaled_dot_product_attention(q, k, v, self.mask)[:, 0]
+        scores = q @ k.mT / math.sqrt(5)
+        if self.mask.dtype == torch.bool:
+            return (scores.masked_fill(~self.mask, -torch.inf).softmax(-1) @ v)[:, 0]
+        return ((scores + self.mask).softmax(-1) @ v)[:, 0]
+
+
+SEEN = torch.tensor([True, True, False, True, False])
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["by_hand", "fused"])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        SEEN,
+        torch.where(SEEN, 0.0, -torch.inf).double(),
+        torch.where(SEEN, 0.0, torch.finfo(torch.float32).min).double(),
+    ],
+    ids=["boolean", "minus_infinity", "smallest"],
+)
+def test_what_is_masked_has_no_share(mask, fused):
+    torch.manual_seed(0)
+    net = Masked(mask, fused).double()
+    x, y = torch.randn(3, 5, 5, dtype=torch.float64), torch.arange(3)
+    assert_complete(net, x, y)
+    maps = assay.explain(net, x, y, "deeplift", reduce="none")
+    assert (maps[:, ~SEEN] == 0).all()
+    assert (maps[:, SEEN] != 0).all()
+
+
+def test_who_sees_nothing_changes_nothing():
+    net = Masked(torch.zeros(5, dtype=torch.bool), fused=True).double()
+    x, y = torch.randn(3, 5, 5, dtype=torch.float64), torch.arange(3)
+    assert (assay.explain(net, x, y, "deeplift", reduce="none") == 0).all()
+
+
+def test_shares_add_up_through_multi_head_attention():
+    """PyTorch's own layer, whose attention is one operator."""
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(6, 2, 8, 0.0, "gelu", batch_first=True)
+
+        def forward(self, x):
+            return self.layer(x, src_key_padding_mask=~SEEN.expand(len(x), -1))[:, 0]
+
+    torch.manual_seed(0)
+    net, x = Encoder().double().eval(), torch.randn(3, 5, 6, dtype=torch.float64)
+    assert_complete(net, x, torch.arange(3))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e2, 1e4])
+def test_scores_may_lie_far_apart_in_the_two_runs(scale):
+    """Where the powers of one run vanish beside the other's; a shift of all changes nothing."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(scale).double())
+
+        def forward(self, x):
+            return torch.softmax(self.scale * (x[:, :3] + x[:, 3:]), -1)
+
+    x = torch.tensor([[0.1, -0.2, 0.3, 2.0, 2.0, 2.0], [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]])
+    x = x.double()
+    maps = assay.explain(Net(), x, torch.tensor([2, 2]), "deeplift")
+    change = torch.softmax(scale * x[:, :3], 1)[:, 2] - 1 / 3
+    assert torch.allclose(maps.sum(1), change, atol=1e-9)
+    assert maps.abs().max() < 10 * scale
+
+
+@pytest.mark.parametrize("network", [real_networks.minilm, real_networks.bert, real_networks.vit])
+@pytest.mark.parametrize("method", ["deeplift", {"deepshap": {"baselines": 2}}], ids=str)
+def test_shares_add_up_on_transformers(network, method, shared):
+    model, batch = (world := network(shared)).model, world.batch
+    if model.tokens is not None:  # the end of one text is padding, which is masked
+        batch.inputs[1, -5:] = model.tokens.pad
+    choice = choose_one("method", method)
+    with model.evaluating(), torch.no_grad():
+        maps = raw_map(model, batch, choice)
+        gaps = choice.check.function(model, batch, maps, choice.options)
+    assert float(gaps.max()) < 1e-3
+    if method == "deeplift" and model.tokens is not None:
+        told = (maps != 0).any(2)
+        assert told[0].all()
+        assert not told[1, -5:].any()
 
 
 def test_rescale_by_hand():

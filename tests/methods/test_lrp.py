@@ -7,6 +7,8 @@ from torch import nn
 
 import assay
 from methods.zoo import STYLES, make_homogeneous, make_zoo, zoo_images
+from small_transformers import hf_bert, hf_vit, make_ids, make_vit
+from small_worlds import make_images
 
 RULES = [
     {"rule": "zero"},
@@ -122,7 +124,7 @@ def test_gates_get_no_relevance():
 class Normalised(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
+        self.norm, self.head = nn.GroupNorm(2, 8), nn.Linear(8, 3)
 
     def forward(self, x):
         return self.head(self.norm(x))
@@ -134,7 +136,7 @@ class Multiplied(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("net", "operator"), [(Normalised(), "layer_norm"), (Multiplied(), "mul")], ids=str
+    ("net", "operator"), [(Normalised(), "group_norm"), (Multiplied(), "mul")], ids=str
 )
 def test_what_has_no_rule_is_named(net, operator):
     x = torch.randn(2, 8)
@@ -153,3 +155,92 @@ def test_a_gate_may_be_anything():
     x = torch.rand(2, 8) + 0.1
     maps = assay.explain(Net(), x, torch.zeros(2).long(), "lrp")
     assert torch.allclose(maps.sum(1), Net()(x)[:, 0], atol=1e-5)
+
+
+# --- transformers ---------------------------------------------------------------------------------
+
+
+def held(net, x):
+    """A small ViT in which attention, deviations and what GELUs let through are constants."""
+
+    def normed(norm, x):
+        deviation = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
+        return (x - x.mean(-1, keepdim=True)) / deviation.detach() * norm.weight + norm.bias
+
+    x = net.patches(x).flatten(2).transpose(1, 2)
+    x = torch.cat([net.first.expand(len(x), -1, -1), x], 1) + net.places
+    for block in net.blocks:
+        heads = block.attention.qkv(normed(block.norm1, x)).unflatten(
+            -1, (3, block.attention.heads, -1)
+        )
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        attention = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1).detach()
+        x = x + block.attention.out((attention @ value).transpose(1, 2).flatten(2))
+        inner = block.grow(normed(block.norm2, x))
+        x = x + block.shrink(inner * (F.gelu(inner) / inner).detach())
+    return net.head(normed(net.norm, x)[:, 0])
+
+
+def test_in_a_transformer_all_but_the_stream_is_held():
+    """LRP-0 is then input x gradient, and with what constants keep the whole answer is there."""
+    net = make_vit().double()
+    x, y = make_images(1)
+    x = x.double()
+    maps = assay.explain(net, x, y, "lrp", rule="zero", reduce="none")
+    at = x.clone().requires_grad_(True)
+    answer = held(net, at)[0, y[0]]
+    assert torch.allclose(answer, net(x)[0, y[0]])
+    keep = [p for n, p in net.named_parameters() if n.endswith(("bias", "first", "places"))]
+    slope, *slopes = torch.autograd.grad(answer, [at, *keep])
+    expected = (at * slope).detach()
+    assert torch.allclose(maps, expected, atol=1e-9 * expected.abs().max())
+    kept = sum((p * s).sum() for p, s in zip(keep, slopes, strict=True))
+    assert abs(kept) > 0.1 * abs(answer)
+    assert torch.allclose(maps.sum() + kept, answer)
+
+
+def without_constants(net):
+    """The same network where nothing but the input speaks."""
+    silent = ("bias", "cls_token", "position_embeddings", "token_type_embeddings.weight")
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            if name.endswith((*silent, "position_embeddings.weight")):
+                parameter.zero_()
+    return net.double()
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("rule", ["zero", "epsilon", "epsilon_plus", "epsilon_plus_flat"])
+def test_without_constants_transformers_conserve(rule, attention):
+    pytest.importorskip("transformers")
+    vit, bert, (x, y) = hf_vit(attention), hf_bert(attention), make_images(3)
+    for net, inputs in ((vit, x.double()), (bert, make_ids())):
+        model = assay.model(net)
+        without_constants(model.net)
+        maps = assay.explain(model, inputs, y % 3, "lrp", rule=rule)
+        with torch.no_grad():
+            answers = model.logits(inputs).gather(1, y[:, None] % 3)[:, 0]
+        assert answers.abs().min() > 0.05
+        assert torch.allclose(maps.flatten(1).sum(1), answers, rtol=1e-4)
+
+
+class Encoder(nn.Module):
+    """PyTorch's own layer, whose attention is one operator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):  # [B, s, 8]
+        hidden = torch.arange(x.shape[1]).expand(x.shape[:2]) > 3
+        return self.head(self.layer(x, src_key_padding_mask=hidden)[:, 0])
+
+
+def test_attention_in_one_operator_is_seen_through():
+    torch.manual_seed(0)
+    net, x = without_constants(Encoder().eval()), torch.randn(2, 6, 8).double()
+    maps = assay.explain(net, x, torch.tensor([0, 1]), "lrp", rule="zero", reduce="none")
+    assert torch.allclose(maps.sum((1, 2)), net(x)[[0, 1], [0, 1]])
+    assert (maps[:, :4] != 0).all()
+    assert (maps[:, 4:] == 0).all()

@@ -70,11 +70,18 @@ def test_relu6_and_clamps_are_rectifiers(name):
     assert not torch.equal(other, expected)
 
 
-def test_smooth_activations_have_no_rule():
-    net = nn.Sequential(nn.Flatten(), nn.Linear(768, 9), nn.SiLU(), nn.Linear(9, 4))
+@pytest.mark.parametrize("name", ["guided_backprop", "deconvolution"])
+@pytest.mark.parametrize(
+    "smooth",
+    [nn.SiLU(), nn.GELU(), nn.ELU(), nn.Mish(), nn.Softplus(), nn.LeakyReLU(), nn.Hardswish()],
+    ids=lambda smooth: type(smooth).__name__,
+)
+def test_other_activations_have_no_rule(name, smooth):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(768, 9), smooth, nn.Linear(9, 4))
     x, y = make_images(2)
-    with pytest.raises(assay.NotApplicable, match="no rule for the operator `silu`"):
-        assay.explain(net, x, y, "guided_backprop")
+    reason = f"`{name}` is defined for rectifiers; it has no rule for the operator `"
+    with pytest.raises(assay.NotApplicable, match=reason):
+        assay.explain(net, x, y, name)
 
 
 class WritesIntoAView(nn.Module):

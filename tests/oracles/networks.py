@@ -63,13 +63,15 @@ class LooseFire(Fire):
 class WindowedPool(nn.Module):
     """Max-pooling of 3 x 3 windows with stride 2, each window's values laid out on their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, backwards: bool = False) -> None:
         super().__init__()
-        self.pool = nn.MaxPool1d(9)
+        self.pool, self.backwards = nn.MaxPool1d(9), backwards
 
     def forward(self, x: Tensor) -> Tensor:
         windows = x.unfold(2, 3, 2).unfold(3, 3, 2)  # [B, C, h, w, 3, 3]
-        return self.pool(windows.flatten(4).flatten(1, 3)).reshape(windows.shape[:4])
+        laid_out = windows.flatten(4).flatten(1, 3)
+        laid_out = laid_out.flip(-1) if self.backwards else laid_out
+        return self.pool(laid_out).reshape(windows.shape[:4])
 
 
 def squeezenet(fire: type[Fire] = Fire, pool=lambda: nn.MaxPool2d(3, 2)) -> nn.Sequential:

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from assay.errors import InputError, NotApplicable
 from assay.interventions import micro_batches
 from assay.methods.copies import points
+from assay.methods.fused import FUSED
 from assay.methods.gradients import Output, explained
 from assay.types import Batch, Model
 
@@ -90,85 +91,6 @@ def _between_tokens(result: Tensor, dimension: Any) -> bool:
     if dimension not in (-1, result.ndim - 1):
         return False
     return result.ndim == 4 or (result.ndim == 3 and result.shape[1] == result.shape[2])
-
-
-# --- fused kernels, step by step ------------------------------------------------------------------
-
-
-def _fused(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """`scaled_dot_product_attention`, by its definition."""
-    if enable_gqa:
-        shared = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(shared, -3), value.repeat_interleave(shared, -3)
-    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        attn_mask = torch.ones_like(scores[0, 0], dtype=torch.bool).tril()
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attn_mask, -torch.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    return functional.softmax(scores, -1) @ value
-
-
-def _multi_head(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    width: int,
-    heads: int,
-    in_weight: Tensor | None,
-    in_bias: Tensor | None,
-    bias_k: Tensor | None,
-    bias_v: Tensor | None,
-    add_zero: bool,
-    dropout: float,
-    out_weight: Tensor,
-    out_bias: Tensor | None,
-    **told: Any,
-) -> tuple[Tensor, Tensor | None]:
-    """What `nn.MultiheadAttention` calls, by its definition; tokens come first, then samples."""
-    if query is not key or in_weight is None or bias_k is not None or add_zero:
-        raise NotApplicable(
-            "Its `nn.MultiheadAttention` looks at other tokens than it speaks for, or at added "
-            "ones: only self-attention is explained."
-        )
-    biases = [None] * 3 if in_bias is None else in_bias.chunk(3)
-    asked, offered, said = (
-        functional.linear(x.transpose(0, 1), weight, bias)
-        .reshape(*x.transpose(0, 1).shape[:2], heads, -1)
-        .transpose(1, 2)  # [n, H, s, d]
-        for x, weight, bias in zip((query, key, value), in_weight.chunk(3), biases, strict=True)
-    )
-    scores = asked @ offered.transpose(-2, -1) * asked.shape[-1] ** -0.5
-    hidden, mask = told.get("key_padding_mask"), told.get("attn_mask")
-    if mask is not None and mask.ndim == 3:  # samples and heads in one
-        mask = mask.unflatten(0, (-1, heads))
-    for absent in (mask, None if hidden is None else hidden[:, None, None]):
-        if absent is not None and absent.dtype == torch.bool:
-            scores = scores.masked_fill(absent, -torch.inf)
-        elif absent is not None:
-            scores = scores + absent
-    attention = functional.softmax(scores, -1)
-    mixed = (attention @ said).transpose(1, 2).flatten(2)
-    result = functional.linear(mixed, out_weight, out_bias).transpose(0, 1)
-    if not told.get("need_weights", True):
-        return result, None
-    return result, attention.mean(1) if told.get("average_attn_weights", True) else attention
-
-
-FUSED: dict[str, Callable[..., Any]] = {
-    "scaled_dot_product_attention": _fused,
-    "multi_head_attention_forward": _multi_head,
-}
 
 
 # --- one micro-batch, read ------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def _check_complete(shares: Tensor, before: Tensor, after: Tensor) -> None:
     flat = shares.flatten(1)
     gap = (flat.sum(1) - (after - before)).abs()
     allowed = INCOMPLETE * (before.abs() + after.abs() + 0.1 * flat.abs().sum(1))
-    if not bool((gap <= allowed).all()):  # a mask of minus infinity makes NaN
+    if not bool((gap <= allowed).all()):  # NaN is not complete either
         worst = int((gap - allowed).argmax())
         raise NotApplicable(
             f"The shares add up to {float(flat.sum(1)[worst]):.4g}, the answers differ by "
@@ -91,6 +91,7 @@ def _baselines(model: Model, batch: Batch, options: Mapping[str, Any]) -> Iterat
 
 @method(
     "deeplift",
+    version=2,
     needs=["gradients"],
     noise=True,
     passes=_per_baseline,
@@ -109,8 +110,11 @@ def deeplift(
 
     Beside the paper: its rescale rule; reveal-cancel is left out. Where the two runs differ by
     rounding only, the gradient stands for the ratio. The change of a maximum goes to the winner:
-    the one at x if it rose, else the one at b. Products share theirs evenly between the factors;
-    softmax, layer norms and attention are written out in products and functions of one number.
+    the one at x if it rose, else the one at b; where several tie, as in all pools at a baseline of
+    one colour, rounding decides which, here and in captum, and the shares add up all the same.
+    Products share theirs evenly between the factors; layer norms and attention are written out in
+    products and functions of one number, a softmax as exp(x - log sum exp x), whose shares a shift
+    of all scores leaves alone. What is masked in both runs gets nothing.
     """
     x = points(model, batch)
     start = starting_point(model, batch, baseline, x)
@@ -119,6 +123,7 @@ def deeplift(
 
 @method(
     "deepshap",
+    version=2,
     needs=["gradients"],
     noise=True,
     passes=_per_baseline,

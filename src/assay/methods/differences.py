@@ -7,15 +7,14 @@ the shares of the whole network add up.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from assay.errors import NotApplicable
+from assay.methods.fused import FUSED
 from assay.methods.operators import ELEMENTWISE, LARGEST, LINEAR, MOVING, PRODUCTS, SMALLEST
 from assay.methods.override import Call, Override, Rule, refusing
 
@@ -36,7 +35,9 @@ class Differences(Override):
         rules |= dict.fromkeys(LARGEST, functools.partial(self._extreme, torch.maximum))
         rules |= dict.fromkeys(SMALLEST, functools.partial(self._extreme, torch.minimum))
         rules |= dict.fromkeys(RECIPES, self._composed)
+        rules |= dict.fromkeys(FUSED, self.written_out)
         rules |= {"batch_norm": self._batch_norm, "div": self._quotient}
+        rules["logsumexp"] = functools.partial(self._differing, _LogSumExp)
         super().__init__(rules, unknown)
         self.tape, self.recording = tape, recording
         self.next = 0
@@ -126,12 +127,14 @@ class _Ratio(_Difference):
     def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *_: Any) -> Any:
         (x,), (b,) = now, before
         there, here = call(x), call(b)
-        size = torch.stack([x.abs(), b.abs(), there.abs(), here.abs()]).amax(0)
+        (slope,) = call.pulled(((x + b) / 2,), torch.ones_like(gradient))
+        # What is rounded is x, or f(x), which a steep slope makes less of a change in x.
+        rounded = torch.maximum(there.abs(), here.abs()) / slope.abs().clamp(min=1)
+        size = torch.stack([x.abs(), b.abs(), rounded]).amax(0)
         change = x - b
         small = (x == b) | (change.abs() <= ROUNDING * torch.finfo(x.dtype).eps * size)
         ratio = (there - here) / torch.where(small, 1.0, change)
-        (slope,) = call.pulled(now, gradient)
-        return (torch.where(small, slope, gradient * ratio),)
+        return (gradient * torch.where(small, slope, ratio),)
 
 
 class _Midpoint(_Difference):
@@ -159,6 +162,26 @@ class _Winner(_Difference):
         )
 
 
+class _LogSumExp(_Difference):
+    """log, sum and exp by their ratios at once: no power is too large or too small to be held."""
+
+    @staticmethod
+    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *_: Any) -> Any:
+        (x,), (b,) = now, before
+        dim = call.option(1, "dim")
+        there, here = (t.logsumexp(dim, keepdim=True) for t in (x, b))
+        top = torch.maximum(there, here)
+        parts, whole = _mean_power(x, b, top), _mean_power(there, here, top)
+        return (gradient.reshape(there.shape) * parts / whole,)
+
+
+def _mean_power(x: Tensor, b: Tensor, top: Tensor) -> Tensor:
+    """(exp x - exp b) / (x - b) over exp(top), and exp x where they are one: also -inf, a mask."""
+    gap = torch.where(x == b, 0.0, (x - b).abs())
+    below = torch.where(gap == 0, 1.0, -torch.expm1(-gap) / gap)
+    return torch.exp(torch.maximum(x, b) - top) * below
+
+
 class _Composed(_Difference):
     """An operator written out in simpler ones, whose rules are put together."""
 
@@ -169,41 +192,25 @@ class _Composed(_Difference):
         with torch.enable_grad():
             leaves = [t.detach().requires_grad_(True) for t in now]
             starts = [t.detach().requires_grad_(True) for t in before]
-            run = functools.partial(recipe, call, torch.maximum(now[0], before[0]).detach())
             with Differences(tape, recording=True):
-                run(*starts)
+                recipe(call, *starts)
             with Differences(tape):
-                result = run(*leaves)
+                result = recipe(call, *leaves)
             return torch.autograd.grad(result, leaves, gradient)
 
 
-# Recipes are `(call, larger, *inputs) -> result`; `larger` is the larger of the first input in both
-# runs, from which a constant can be taken that keeps exponentials finite.
+# Recipes are `(call, *inputs) -> result`.
 
 
-def _exponentials(call: Call, larger: Tensor, x: Tensor) -> tuple[Tensor, Tensor, int]:
-    dim = call.option(1, "dim")
-    shift = larger.amax(dim, keepdim=True)
-    return torch.exp(x - shift), shift, dim
+def _log_softmax(call: Call, x: Tensor) -> Tensor:
+    return x - x.logsumexp(call.option(1, "dim"), keepdim=True)
 
 
-def _softmax(call: Call, larger: Tensor, x: Tensor) -> Tensor:
-    powers, _, dim = _exponentials(call, larger, x)
-    return powers * powers.sum(dim, keepdim=True).reciprocal()
+def _softmax(call: Call, x: Tensor) -> Tensor:
+    return _log_softmax(call, x).exp()
 
 
-def _logsumexp(call: Call, larger: Tensor, x: Tensor) -> Tensor:
-    powers, shift, dim = _exponentials(call, larger, x)
-    total = powers.sum(dim, keepdim=True).log() + shift
-    return total if call.option(2, "keepdim", False) else total.squeeze(dim)
-
-
-def _log_softmax(call: Call, larger: Tensor, x: Tensor) -> Tensor:
-    powers, shift, dim = _exponentials(call, larger, x)
-    return x - shift - powers.sum(dim, keepdim=True).log()
-
-
-def _quotient(call: Call, _: Tensor, *inputs: Tensor) -> Tensor:
+def _quotient(call: Call, *inputs: Tensor) -> Tensor:
     above = inputs[0] if len(inputs) == 2 else call.args[0]
     return inputs[-1].reciprocal() * above
 
@@ -218,13 +225,13 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return x if bias is None else x + bias
 
 
-def _layer_norm(call: Call, _: Tensor, x: Tensor) -> Tensor:
+def _layer_norm(call: Call, x: Tensor) -> Tensor:
     dims = tuple(range(-len(call.option(1, "normalized_shape")), 0))
     found = _standard(x, dims, call.option(4, "eps", 1e-5))
     return _affine(found, call.option(2, "weight"), call.option(3, "bias"))
 
 
-def _group_norm(call: Call, _: Tensor, x: Tensor) -> Tensor:
+def _group_norm(call: Call, x: Tensor) -> Tensor:
     grouped = x.reshape(len(x), call.option(1, "num_groups"), -1)
     found = _standard(grouped, (-1,), call.option(4, "eps", 1e-5)).reshape(x.shape)
     column = (-1, *[1] * (x.ndim - 2))
@@ -236,29 +243,10 @@ def _group_norm(call: Call, _: Tensor, x: Tensor) -> Tensor:
     )
 
 
-def _attention(call: Call, _: Tensor, *inputs: Tensor) -> Tensor:
-    names = ("query", "key", "value")
-    told = [call.option(place, name) for place, name in enumerate(names)]
-    given = iter(inputs)
-    query, key, value = (next(given) if t.requires_grad else t for t in told)
-    scale = call.kwargs.get("scale") or 1 / math.sqrt(query.shape[-1])
-    scores = query @ key.transpose(-2, -1) * scale
-    mask = call.option(3, "attn_mask")
-    if call.option(5, "is_causal", False):
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    if mask is not None:
-        scores = (
-            scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-        )
-    return F.softmax(scores, -1) @ value
-
-
 RECIPES: dict[str, Callable[..., Tensor]] = {
     "div": _quotient,
     "softmax": _softmax,
     "log_softmax": _log_softmax,
-    "logsumexp": _logsumexp,
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
-    "scaled_dot_product_attention": _attention,
 }

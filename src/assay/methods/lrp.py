@@ -78,7 +78,7 @@ def relevances(
     passes=checked_pass,
     check=conservation(),
     family="relevance",
-    cite="bach2015, kohlbrenner2020",
+    cite="bach2015, kohlbrenner2020, ali2022",
     title="LRP",
 )
 def lrp(
@@ -101,8 +101,10 @@ def lrp(
     Beside the paper: batch-norms are merged into the layer before them; alone they are a scale and
     a shift. Sums and means share out in proportion, biases keep their part (under alpha-beta that
     of their sign), maxima pass all to the winner, activations change nothing, gates get nothing.
-    An `output` other than the logit begins with the logits times its gradients. Meta-Rank takes
-    `rule: epsilon`.
+    In transformers attention is such a gate and gives queries and keys nothing, layer norms are
+    linear with their deviation held (Ali et al.), class tokens and places keep their part like
+    biases. Group norms and products of two signals have no rule. An `output` other than the logit
+    begins with the logits times its gradients. Meta-Rank takes `rule: epsilon`.
     """
     steady = 0.0 if rule == "zero" else STABLE
     choose = _composite(rule, epsilon, alpha)

@@ -16,6 +16,7 @@ from torch.utils import _pytree as tree
 
 from assay.errors import NotApplicable
 from assay.interventions import micro_batches
+from assay.methods.fused import FUSED
 from assay.types import Batch, Model
 
 AGREEMENT = 1e-4  # of the largest logit: what the mode may change in the answer
@@ -103,6 +104,11 @@ class Override(TorchFunctionMode):
     def apply(self, call: Call) -> Any:
         """The call by its rule."""
         return self.rules.get(call.name, self.otherwise)(call)
+
+    def written_out(self, call: Call) -> Any:
+        """A fused operator step by step, each step by its rule."""
+        with self:
+            return FUSED[call.name](*call.args, **call.kwargs)
 
     def newest(self, value: Any) -> Any:
         """What a tensor would hold by now, had it been written into."""

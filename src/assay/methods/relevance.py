@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils import _pytree as tree
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from assay.methods.fused import FUSED
 from assay.methods.operators import ACTIVATIONS, GATES, LARGEST, LINEAR, MOVING
 from assay.methods.override import Call, Override, Rule, refusing
 
@@ -145,6 +146,7 @@ class Relevance(Override):
         rules |= dict.fromkeys(ACTIVATIONS, self._unchanged)
         rules |= dict.fromkeys(GATES, self._gate)
         rules |= {"batch_norm": self._batch_norm, "mul": self._scaled, "div": self._scaled}
+        rules |= dict.fromkeys(FUSED, self.written_out) | {"layer_norm": self._layer_norm}
         super().__init__(rules, self._moved)
 
     def _layer(self, call: Call) -> Any:
@@ -167,7 +169,10 @@ class Relevance(Override):
         return self._share_out(call, weight, bias, apply, "dense" if dense else "conv", units, axis)
 
     def _contraction(self, call: Call) -> Any:
-        """A product with a constant: a dense layer whatever its axes."""
+        """A product with a constant is a dense layer whatever its axes; one with a gate a sum."""
+        gates = [t for t in call.inputs if t in self._gates]
+        if len(call.inputs) == 2 and len(gates) == 1:
+            return self._proportional(_held(call, gates[0]))
         leaves, shape = tree.tree_flatten((call.args, call.kwargs))
         others = [
             i for i, p in enumerate(leaves) if isinstance(p, Tensor) and p is not call.inputs[0]
@@ -215,6 +220,22 @@ class Relevance(Override):
         self.layers[self.layers.index(layer)] = merged
         return carry(value, lambda r: (self.rule(merged)(merged, r),), x)
 
+    def _layer_norm(self, call: Call) -> Any:
+        """With its deviation held, differences from a mean, scaled and shifted."""
+        if self.positive or len(call.inputs) > 1:
+            return self._unknown(call)
+        dims = tuple(range(-len(call.option(1, "normalized_shape")), 0))
+        weight, bias = call.option(2, "weight"), call.option(3, "bias")
+        variance = call.inputs[0].detach().var(dims, correction=0, keepdim=True)
+        scale = (variance + call.option(4, "eps", 1e-5)).rsqrt()
+        scale = scale if weight is None else scale * weight
+
+        def linear(x: Tensor) -> Tensor:
+            centred: Tensor = (x - x.mean(dims, keepdim=True)) * scale
+            return centred if bias is None else centred + bias
+
+        return self._proportional(Call(call.name, linear, call.inputs))
+
     def _proportional(self, call: Call) -> Any:
         """Sums and means: each input by its part in the sum; constants keep theirs."""
         inputs = tuple(t.detach() for t in call.inputs)
@@ -240,10 +261,7 @@ class Relevance(Override):
             gate = call.inputs[1] if call.name == "div" else self._which_gate(call)
             if gate is None:
                 return self._unknown(call)
-            args, kwargs = tree.tree_map(
-                lambda t: t.detach() if t is gate else t, (call.args, call.kwargs)
-            )
-            call = Call(call.name, call.function, args, kwargs)
+            call = _held(call, gate)
         x = call.inputs[0]
         if call.name == "div" and x is not call.args[0]:
             return self._unknown(call)
@@ -277,3 +295,9 @@ class Relevance(Override):
         if isinstance(found, Tensor) and all(t in self._gates for t in moved):
             self._gates[found] = True
         return found
+
+
+def _held(call: Call, gate: Tensor) -> Call:
+    """The same call, with one of its inputs as a constant."""
+    args, kwargs = tree.tree_map(lambda t: t.detach() if t is gate else t, (call.args, call.kwargs))
+    return Call(call.name, call.function, args, kwargs)

@@ -94,8 +94,8 @@ def guided_backprop(model: Model, batch: Batch, *, output: Output = "logit") -> 
     Formula: df/dx, where y = relu(x) passes back 1[x > 0] max(g, 0) instead of 1[x > 0] g.
 
     Beside the paper: nothing. Rectifiers cut off above, like ReLU6, are rectifiers too. A network
-    without rectifiers gets its gradient; one with smooth activations in their place (SiLU, GELU)
-    none.
+    without rectifiers gets its gradient. It does not apply to networks with other activations in
+    their place (SiLU, GELU, ELU, leaky ReLU; most transformers): the rule says nothing of them.
     """
     return _through_rectifiers(model, batch, output, True, "guided_backprop")
 
@@ -107,7 +107,8 @@ def deconvolution(model: Model, batch: Batch, *, output: Output = "logit") -> Te
     Formula: df/dx, where y = relu(x) passes back max(g, 0), whatever x is.
 
     Beside the paper: it shows what excites a unit inside the network; here the explained output is
-    that unit. Smooth activations are not rectifiers, as in `guided_backprop`.
+    that unit. It does not apply to networks with other activations in the place of rectifiers, as
+    `guided_backprop` does not.
     """
     return _through_rectifiers(model, batch, output, False, "deconvolution")
 
@@ -167,7 +168,7 @@ def excitation_backprop(
     Beside the paper: the walk ends at the input unless `layer` names an earlier end, as in the
     paper; negative inputs excite nothing, and a walk without anywhere to go is lost. Batch-norms
     are merged into the layer before them, sums share by what is positive in them, gates get
-    nothing.
+    nothing; layer norms have no rule, so it does not apply to transformers.
     """
     x = points(model, batch)
     module = None if layer is None else find_layer(model, layer)
