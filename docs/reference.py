@@ -104,8 +104,10 @@ def _gallery() -> str:
     """All methods on the same photographs, as `make gallery` drew them."""
     parts = [
         "# Gallery",
-        "Every method at its default options on the same four photographs. Red speaks for the "
-        "class, blue against it; the strongest of a map is full colour, so strengths cannot be "
+        "Every method at its default options on the same four photographs: on EfficientNet-Lite0, "
+        "or where it needs a network of another kind, on a small one for 32 pixels. Explained is "
+        "the class the network sees. Red speaks for it, blue against it; "
+        "the strongest of a map is full colour, so strengths cannot be "
         "compared between maps. A pretty map need not be a faithful one: that is measured.",
         "![The photographs](../images/gallery/photographs.jpg)",
     ]

@@ -4,6 +4,7 @@ In the place of gradients, relevance runs back through the network: a linear lay
 a rule, all other operators in one way each. Where a tensor is used twice, its relevances add up.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,12 +37,19 @@ class Layer:
     units: int | None = None  # the axis of the weight that counts what the layer gives
     axis: int = 1  # the same axis of z
 
-    def back(self, x: Tensor, weight: Tensor, shares: Tensor) -> Tensor:
-        """Relevance from shares of z to the inputs they came from: x times the transposed layer."""
+    def back(
+        self, pairs: list[tuple[Tensor, Tensor]], shares: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """Relevance shared out among inputs with weights of theirs: x times the transposed layer.
+
+        `shares` makes of what they give together the part of relevance that each unit of it has.
+        """
         with torch.enable_grad():
-            leaf = x.detach().requires_grad_(True)
-            (found,) = torch.autograd.grad(self.apply(leaf, weight), leaf, shares)
-        return found * x
+            leaves = [x.detach().requires_grad_(True) for x, _ in pairs]
+            parts = [self.apply(x, pair[1]) for x, pair in zip(leaves, pairs, strict=True)]
+            total = functools.reduce(torch.add, parts)
+            found = torch.autograd.grad(total, leaves, shares(total.detach()))
+        return functools.reduce(torch.add, [f * x for f, (x, _) in zip(found, pairs, strict=True)])
 
     def scaled(self, scale: Tensor, shift: Tensor, z: Tensor) -> "Layer":
         """The same layer with what it gives scaled and shifted, channel by channel."""
@@ -66,7 +74,12 @@ def stable_ratio(above: Tensor, below: Tensor, epsilon: float) -> Tensor:
 
 def epsilon_rule(epsilon: float) -> Share:
     """Shares of x w in z, bias and all; an epsilon takes from what is nearly zero."""
-    return lambda layer, r: layer.back(layer.x, layer.weight, stable_ratio(r, layer.z, epsilon))
+
+    def share(layer: Layer, relevance: Tensor) -> Tensor:
+        shares = stable_ratio(relevance, layer.z, epsilon)
+        return layer.back([(layer.x, layer.weight)], lambda _: shares)
+
+    return share
 
 
 def alpha_beta_rule(alpha: float) -> Share:
@@ -87,11 +100,8 @@ def _one_sign(layer: Layer, relevance: Tensor, sign: int) -> Tensor:
     pairs = [(layer.x.clamp(min=0), _part(layer.weight, sign))]
     if bool((layer.x < 0).any()):
         pairs.append((layer.x.clamp(max=0), _part(layer.weight, -sign)))
-    total = sum((layer.apply(x, w) for x, w in pairs), torch.zeros_like(layer.z))
-    if layer.bias is not None:
-        total = total + _part(layer.bias, sign)
-    shares = stable_ratio(relevance, total, STABLE)
-    return sum((layer.back(x, w, shares) for x, w in pairs), torch.zeros_like(layer.x))
+    bias = 0.0 if layer.bias is None else _part(layer.bias, sign)
+    return layer.back(pairs, lambda total: stable_ratio(relevance, total + bias, STABLE))
 
 
 def _part(values: Tensor, sign: int) -> Tensor:
@@ -100,14 +110,14 @@ def _part(values: Tensor, sign: int) -> Tensor:
 
 def flat_rule(layer: Layer, relevance: Tensor) -> Tensor:
     """Every input a unit sees gets the same, whatever it holds."""
-    x, weight = torch.ones_like(layer.x), torch.ones_like(layer.weight)
-    return layer.back(x, weight, stable_ratio(relevance, layer.apply(x, weight), STABLE))
+    ones = (torch.ones_like(layer.x), torch.ones_like(layer.weight))
+    return layer.back([ones], lambda total: stable_ratio(relevance, total, STABLE))
 
 
 def excitation_rule(layer: Layer, relevance: Tensor) -> Tensor:
     """Shares among positive inputs with positive weights; without any, nothing goes on."""
-    x, weight = layer.x.clamp(min=0), layer.weight.clamp(min=0)
-    return layer.back(x, weight, stable_ratio(relevance, layer.apply(x, weight), 0))
+    positive = (layer.x.clamp(min=0), layer.weight.clamp(min=0))
+    return layer.back([positive], lambda total: stable_ratio(relevance, total, 0))
 
 
 class _Carry(torch.autograd.Function):
