@@ -1,31 +1,21 @@
 """What a run will cost, before it runs: every protocol is rehearsed without a network."""
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from functools import cache, partial
-from statistics import fmean
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-import torch
-from torch import Tensor
-
-from assay.absent import Absent
 from assay.checking import check_passes
 from assay.errors import InputError, NotApplicable, PrerequisiteError
-from assay.features import Features, elements
-from assay.interventions import Arrays, Columns, Engine, Shelf
-from assay.methods import MAPS_HASH, attribute, explain_again, forward_passes, other_maps, raw_map
-from assay.methods.gradients import gradients
-from assay.models.prepare import LOOK, prepare_network
+from assay.interventions import Shelf
+from assay.methods import MAPS_HASH, attribute, explain_again, forward_passes, raw_map
+from assay.models.prepare import LOOK
 from assay.plan import Plan, Shard
-from assay.registry import canonical, identity, pick
-from assay.removal import FillChoice, make_removal
+from assay.rehearsal import Again, FirstOf, Rehearsal, made_up_partner, no_network
+from assay.removal import make_removal
 from assay.scoring import dealt
 from assay.spec import Choice
-from assay.types import Batch, Case, Model, Response
-
-IMPUTING = "noisy_linear"  # the fill that solves for pixels: it costs as much as a small network
+from assay.types import Case, Model
 
 
 @dataclass
@@ -75,70 +65,6 @@ class Forecast:
         )
 
 
-class Rehearsal(Engine):
-    """The engine without a network: answers are made up, rows are counted."""
-
-    def __post_init__(self) -> None:
-        """Begin with nothing asked."""
-        self.asked: list[int] = []  # forward passes, question by question
-        self.imputed: list[int] = []  # of these, whose inputs are solved for
-        self.shared = 0  # of all of them, what serves all methods
-        self.ragged = False  # whether one sample cannot stand for the others
-        self._costs: list[int] = []  # of rows that are asked but not remembered yet
-        super().__post_init__()
-
-    def respond(self, features: Features, absent: Absent, fill: FillChoice) -> Response:
-        """Answers as the engine's, made up."""
-        self.ragged = self.ragged or features.ragged
-        before = len(self.asked)
-        made_up = super().respond(features, absent, fill)
-        self.imputed += self.asked[before:] if _imputes(fill) else []
-        return made_up
-
-    def answers(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> Response:
-        """Answers that nobody remembers."""
-        made_up = super().answers(rows, make)
-        self._costs = []
-        return made_up
-
-    def fork(self, batch: Batch) -> "Rehearsal":
-        """A rehearsal on other inputs; what it asks counts here."""
-        other = Rehearsal(self.model, batch, self.forward, self.counter)
-        self.asked += other.asked
-        other.asked, other.imputed = self.asked, self.imputed
-        return other
-
-    def _ask(
-        self, rows: int, make: Callable[[Tensor, Tensor], Tensor], valid: Tensor | None = None
-    ) -> list[Columns]:
-        everyone = [len(self.batch)] * rows
-        self._costs = everyone if valid is None else valid.sum(0).tolist()
-        self.asked.append(sum(self._costs))
-        made_up = self.batch.draw(f"rehearsal {len(self.asked)}", [rows]).double()  # [B, K]
-        classes = torch.zeros(len(self.batch), dtype=torch.long, device=self._device)
-        return [(column, -column, classes) for column in made_up.unbind(1)]
-
-    def _remember(self, group: str, row: str, column: Columns) -> None:
-        super()._remember(group, row, column)
-        cost = self._costs.pop(0) if self._costs else 0  # from the shelf it costs nothing
-        self.shared += cost if group in self._shared else 0
-
-
-@dataclass(frozen=True)
-class _FirstOf:
-    """The first samples' part of what is on a shelf; nothing is put there."""
-
-    shelf: Shelf
-    samples: int
-
-    def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
-        found = self.shelf.load(group)
-        return found and ({name: a[: self.samples] for name, a in found[0].items()}, found[1])
-
-    def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
-        return
-
-
 def forecast(
     plan: Plan,
     shards: Sequence[Shard],
@@ -186,7 +112,7 @@ def _rehearse(
     total = Forecast()
     model, size = plan.models[shard.model], len(shard.samples)
     batch = plan.batch(shard, shard.samples[:samples])
-    engine = Rehearsal(model, batch, _no_network, shelf=_FirstOf(shelf, samples))
+    engine = Rehearsal(model, batch, no_network, shelf=FirstOf(shelf, samples))
     times, taken = size // samples, 0
 
     def take(name: str, counts: dict[str, int]) -> None:
@@ -232,55 +158,16 @@ def _rehearse(
         count = partial(_explaining, total, method, shard, model)
         groups = plan.datasets[shard.dataset].groups
         free = dealt([groups.get(s, s) for s in shard.samples]) is not None
-        partner = _partner(engine, model, method, None if free else count)
+        partner = made_up_partner(engine, model, method, None if free else count)
         case = Case(engine.batch, noise, engine.respond, engine.clean, partner=partner)
         if explain_again(model, engine.batch, method) is not None:
-            again = _Again(engine, model, method, count)
+            again = Again(engine, model, method, count)
             case = replace(case, explain=again, explain_passes=forward_passes(method))
         for protocol in wanted[method.label]:
             if not plan.missing(shard, protocol):
                 _try(partial(protocol.plugin.function, case, **protocol.options))
                 take(protocol.label, total.rows)
     return total, engine.ragged
-
-
-@dataclass(frozen=True)
-class _Again:
-    """A method without a network, for protocols that explain changed inputs: it only counts."""
-
-    engine: Rehearsal
-    model: Model
-    method: Choice
-    count: Callable[[], None]
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """A map that is made up, the same for the same inputs: rows are shared by their maps."""
-        batch = self.engine.lent()
-        if self.method.intervening:
-            raw_map(self.model, replace(batch, inputs=inputs), self.method)
-        else:
-            self.count()
-        return batch.draw(f"map {identity(canonical(inputs))}", batch.map_shape)
-
-
-def _partner(
-    engine: Rehearsal, model: Model, method: Choice, count: Callable[[], None] | None
-) -> Callable[[], Tensor]:
-    """A method without a network, for protocols that ask for maps of other samples, once.
-
-    Without a `count` they are at hand.
-    """
-
-    @cache
-    def maps() -> Tensor:
-        batch = engine.lent()
-        if count is not None and method.intervening:
-            other_maps(model, batch, method)
-        elif count is not None:
-            count()
-        return batch.draw("partner map", batch.map_shape)
-
-    return maps
 
 
 def _explaining(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
@@ -317,83 +204,3 @@ def _try(rehearse: Callable[[], object]) -> None:
         raise
     except Exception:  # a plug-in's own fault: the run records it as a failed cell
         return
-
-
-def _no_network(inputs: Tensor) -> Tensor:
-    raise InputError("A rehearsal has no network.")
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """What one micro-batch of a model takes."""
-
-    forward: float
-    gradient: float
-    imputing: float = 0.0  # before it is run forward, where a suite imputes
-
-    @classmethod
-    def mean(cls, several: "Sequence[Seconds]") -> "Seconds":
-        """The mean over processes."""
-        return cls(*(fmean(each) for each in zip(*map(astuple, several), strict=True)))
-
-    def of(self, name: str, found: Forecast) -> float:
-        """What the calls of a forecast take."""
-        return (
-            found.forward_calls.get(name, 0) * self.forward
-            + found.gradient_calls.get(name, 0) * self.gradient
-            + found.imputed_calls.get(name, 0) * self.imputing
-        )
-
-
-def measure(plan: Plan, name: str) -> Seconds:
-    """The seconds of an engine call, a gradient call and an imputation, on real samples."""
-    model = plan.models[name]
-    shard = next(s for s in plan.shards if s.model == name)
-    with model.evaluating(), torch.no_grad():
-        batch = plan.batch(shard, shard.samples[: model.micro_batch])
-        network = prepare_network(model, batch.inputs[:1]).net
-        rows = torch.arange(model.micro_batch, device=batch.inputs.device) % len(batch)
-        inputs = model.laid_out(batch.inputs[rows])
-        targets = torch.where(batch.targets < 0, 0, batch.targets)
-        full = replace(
-            batch, inputs=inputs, targets=targets[rows], ids=tuple(map(str, range(len(rows))))
-        )
-        forward = _time(lambda: model.logits(inputs, net=network))
-        imputing = _time(_imputation(batch, rows)) if _needs_imputation(plan, batch) else 0.0
-        if "gradients" not in model.has:
-            return Seconds(forward, forward, imputing)
-        points = model.continuous(inputs)
-        gradient = _time(lambda: list(gradients(model, full, 1, lambda s, _: points[s], "logit")))
-        return Seconds(forward, gradient, imputing)
-
-
-def _imputation(batch: Batch, samples: Tensor) -> Callable[[], object]:
-    """Impute these samples, each at another share of its pixels."""
-    removal, features = make_removal(batch, IMPUTING), elements(batch)
-    shares = torch.linspace(0, 1, len(samples), device=samples.device)[:, None]
-    uniform = batch.draw("pixels to impute", (features.valid.shape[1],))[samples]
-    return partial(removal, features, uniform < shares, samples)
-
-
-def _needs_imputation(plan: Plan, batch: Batch) -> bool:
-    if batch.inputs.ndim != 4:
-        return False
-    return any(
-        kind == "fill" and _imputes(choice.options[option])
-        for choice in (*plan.methods, *plan.protocols)
-        for option, kind in choice.plugin.nested().items()
-    )
-
-
-def _imputes(fill: FillChoice | None) -> bool:
-    return fill is not None and not isinstance(fill, Tensor) and pick(fill)[0] == IMPUTING
-
-
-def _time(call: Callable[[], object], least: float = 1.0) -> float:
-    """Seconds per call, over about a second, the first call left out."""
-    call()
-    started, calls = time.perf_counter(), 0
-    while time.perf_counter() - started < least or calls < 3:
-        call()
-        calls += 1
-    return (time.perf_counter() - started) / calls

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from assay.cells import Cell
 from assay.checking import is_checked
 from assay.data.classes import check_labels, check_target
 from assay.errors import InputError, PrerequisiteError
@@ -19,7 +20,7 @@ from assay.executors import (
     run_serially,
     threads,
 )
-from assay.forecast import Forecast, Seconds, forecast, measure
+from assay.forecast import Forecast, forecast
 from assay.manifest import write_manifest
 from assay.models.prepare import choose_micro_batch
 from assay.plan import Plan, Shard, resolve
@@ -28,6 +29,7 @@ from assay.shard import ShardRun, look
 from assay.shelf import ResponseShelf
 from assay.spec import Choice, Spec
 from assay.store import NOWHERE, Store
+from assay.timing import Seconds, measure
 
 Timings = dict[str, Seconds]  # by model
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
@@ -210,9 +212,10 @@ def _unfinished(plan: Plan, store: Store) -> list[Shard]:
 
 
 def _finished(plan: Plan, shard: Shard, store: Store) -> bool:
-    done = ShardRun(plan, shard, store).done
     summary = store.path("shards", f"{shard.id}.json").exists()
-    return summary and all(done(m, p) for m in plan.methods for p in plan.protocols)
+    return summary and all(
+        Cell(plan, shard, store, m, p).done for m in plan.methods for p in plan.protocols
+    )
 
 
 def _forecast(plan: Plan, store: Store, shards: list[Shard]) -> Forecast:
@@ -226,7 +229,7 @@ def _forecast(plan: Plan, store: Store, shards: list[Shard]) -> Forecast:
     return forecast(
         plan,
         shards,
-        lambda shard, m, p: ShardRun(plan, shard, store).done(m, p),
+        lambda shard, m, p: Cell(plan, shard, store, m, p).done,
         explained,
         lambda shard, m: is_checked(plan, shard, store, m),
         lambda shard: ResponseShelf(plan, shard, store),

@@ -7,9 +7,9 @@ from torch.nn import functional
 
 import assay
 from assay.data.memory import as_dataset
-from assay.forecast import Rehearsal
 from assay.methods import attribute
 from assay.models.prepare import prepare_network
+from assay.rehearsal import Rehearsal
 from assay.spec import choose_one
 from small_worlds import make_images, make_net
 
