@@ -8,9 +8,10 @@ from functools import partial
 from assay.checking import check_passes
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.interventions import Shelf
-from assay.methods import MAPS_HASH, attribute, explain_again, forward_passes, raw_map
+from assay.methods import MAPS_HASH, attribute, explain_again, forward_passes, raw_map, says_nothing
 from assay.models.prepare import LOOK
 from assay.plan import Plan, Shard
+from assay.registry import Passes
 from assay.rehearsal import Again, FirstOf, Rehearsal, made_up_partner, no_network
 from assay.removal import make_removal
 from assay.scoring import dealt
@@ -25,34 +26,51 @@ class Forecast:
     rows: dict[str, int] = field(default_factory=dict)  # by protocol
     shared: dict[str, int] = field(default_factory=dict)  # of these, what serves all methods
     method_rows: dict[str, int] = field(default_factory=dict)  # by method
+    backward_rows: dict[str, int] = field(default_factory=dict)  # by method
+    once_rows: dict[str, int] = field(default_factory=dict)  # by method, for all samples at once
     forward_calls: dict[str, int] = field(default_factory=dict)  # by model, in micro-batches
     gradient_calls: dict[str, int] = field(default_factory=dict)
     imputed_calls: dict[str, int] = field(default_factory=dict)  # of the forward ones
     unknown: list[str] = field(default_factory=list)  # methods whose cost nobody can foretell
     looks: int = 0  # each process looks at each network once
+    rehearsed: int = 0  # samples that pass one by one before a run, to see how large a layer is
     work: int = 0  # rows, backward passes counted double: the progress bar's total
     seconds: float | None = None
 
     def add(self, part: "Forecast") -> None:
         """Take in what another part of the run costs."""
         for name in (
-            "rows", "shared", "method_rows", "forward_calls", "gradient_calls", "imputed_calls",
+            "rows", "shared", "method_rows", "backward_rows", "once_rows", "forward_calls",
+            "gradient_calls", "imputed_calls",
         ):  # fmt: skip
             mine = getattr(self, name)
             for key, count in getattr(part, name).items():
                 mine[key] = mine.get(key, 0) + count
+        self.rehearsed += part.rehearsed
         self.unknown = list(dict.fromkeys([*self.unknown, *part.unknown]))
         self.work += part.work
 
     @property
     def forwards(self) -> int:
         """All samples that will pass through the network, forward."""
-        return sum(self.rows.values()) + sum(self.method_rows.values()) + LOOK * self.looks
+        counts = (self.rows, self.method_rows, self.once_rows)
+        return sum(sum(count.values()) for count in counts) + self.looked
+
+    @property
+    def looked(self) -> int:
+        """Of these, what only looks at the networks."""
+        return LOOK * self.looks + self.rehearsed
+
+    @property
+    def backwards(self) -> int:
+        """All samples for which a gradient will go back through the network."""
+        return sum(self.backward_rows.values())
 
     @property
     def calls(self) -> int:
         """How often the network will be called."""
-        return sum(self.forward_calls.values()) + sum(self.gradient_calls.values()) + self.looks
+        explaining = sum(self.forward_calls.values()) + sum(self.gradient_calls.values())
+        return explaining + self.looks + self.rehearsed
 
     def __str__(self) -> str:
         """The sums, in one line."""
@@ -72,16 +90,19 @@ def forecast(
     explained: Callable[[Shard, Choice], bool],
     checked: Callable[[Shard, Choice], bool],
     shelf: Callable[[Shard], Shelf],
+    processes: int = 1,
 ) -> Forecast:
     """Rehearse these shards; what is finished or on the shelf costs nothing.
 
-    One sample stands for all of its shard, unless samples differ in their number of units.
+    One sample stands for all of its shard, unless samples differ in their number of units. What a
+    method finds out about the data, each of the processes that explain finds out for itself.
 
     Raises:
         InputError: A protocol cannot take its options here.
         PrerequisiteError: A fill lacks something. Nothing has been computed yet.
     """
     total = Forecast()
+    findings: dict[str, _Finding] = {}
     for shard in shards:
         wanted = {
             m.label: [p for p in plan.protocols if not done(shard, m, p)] for m in plan.methods
@@ -92,11 +113,30 @@ def forecast(
             working = [m for m in plan.methods if wanted[m.label] and not explained(shard, m)]
             asked = {m.label for m in working}
             due = {m.label for m in working if not checked(shard, m)}
-            part, ragged = _rehearse(plan, shard, first, wanted, asked, due, shelf(shard))
+            rehearse = partial(
+                _rehearse, plan, shard, wanted=wanted, unexplained=asked, unchecked=due,
+                shelf=shelf(shard), findings=findings,
+            )  # fmt: skip
+            part, ragged = rehearse(first)
             if ragged and first < everyone:
-                part, _ = _rehearse(plan, shard, everyone, wanted, asked, due, shelf(shard))
+                part, _ = rehearse(everyone)
             total.add(part)
+    for found in findings.values():
+        for _ in range(min(processes, len(found.shards))):
+            total.once_rows[found.method] = total.once_rows.get(found.method, 0) + found.rows
+            _calls(total.forward_calls, found.model, found.rows, plan.models[found.model])
+            total.work += found.rows
     return total
+
+
+@dataclass
+class _Finding:
+    """What methods find out about the data once for all samples: who pays, where it is wanted."""
+
+    method: str
+    model: str
+    rows: int
+    shards: set[str] = field(default_factory=set)
 
 
 def _rehearse(
@@ -107,6 +147,7 @@ def _rehearse(
     unexplained: set[str],
     unchecked: set[str],
     shelf: Shelf,
+    findings: dict[str, _Finding],
 ) -> tuple[Forecast, bool]:
     """What a shard costs, from its first samples, and whether others may cost more or less."""
     total = Forecast()
@@ -129,8 +170,17 @@ def _rehearse(
         total.shared[name] = total.shared.get(name, 0) + (engine.shared - taken) * times
         taken = engine.shared
 
+    def explaining(method: Choice) -> None:
+        passes = method.passes_on(model, engine.batch)
+        if passes.once:
+            key = f"{shard.model} {shard.dataset} {passes.finding}"
+            finding = _Finding(method.label, shard.model, passes.once)
+            findings.setdefault(key, finding).shards.add(shard.id)
+        _explaining(total, method, passes, shard, model)
+
     take("clean", total.rows)
     formula = ""  # the last method's: its neighbours that only reduce it differently are free
+    refused: set[str] = set()  # formulas that do not apply here
     checks: set[str] = set()
     for method in plan.methods:
         if not wanted[method.label] or plan.missing(shard, method):
@@ -143,42 +193,52 @@ def _rehearse(
             everyone = batch.inputs[:1].expand(size, *batch.inputs.shape[1:])
             whole = replace(batch, ids=shard.samples, inputs=everyone)
             _try(partial(attribute, model, whole, method))
-        if method.label in unchecked and method.formula_key not in checks:
-            checks.add(method.formula_key)
-            _checking(total, method, shard, model)
         if method.label in unexplained and method.formula_key != formula:
             formula = method.formula_key
             if method.intervening:
-                _try(partial(raw_map, model, engine.lent(), method))
+                applies = _try(partial(raw_map, model, engine.lent(), method))
                 take(method.label, total.method_rows)
             else:
-                _explaining(total, method, shard, model)
+                applies = _try(partial(explaining, method))
+            refused |= set() if applies else {formula}
+        if method.formula_key in refused:
+            continue
+        if method.label in unchecked and method.formula_key not in checks:
+            checks.add(method.formula_key)
+            _checking(total, method, shard, model)
         engine.forget()
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
-        count = partial(_explaining, total, method, shard, model)
+        count = partial(explaining, method)
         groups = plan.datasets[shard.dataset].groups
         free = dealt([groups.get(s, s) for s in shard.samples]) is not None
         partner = made_up_partner(engine, model, method, None if free else count)
         case = Case(engine.batch, noise, engine.respond, engine.clean, partner=partner)
         if explain_again(model, engine.batch, method) is not None:
             again = Again(engine, model, method, count)
-            case = replace(case, explain=again, explain_passes=forward_passes(method))
+            passes = forward_passes(model, engine.batch, method)
+            case = replace(case, explain=again, explain_passes=passes)
         for protocol in wanted[method.label]:
             if not plan.missing(shard, protocol):
                 _try(partial(protocol.plugin.function, case, **protocol.options))
                 take(protocol.label, total.rows)
+    total.rehearsed = sum(engine.made)
     return total, engine.ragged
 
 
-def _explaining(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
+def _explaining(
+    total: Forecast, method: Choice, passes: Passes, shard: Shard, model: Model
+) -> None:
     """All samples of a shard are explained once."""
-    passes, size = method.passes, len(shard.samples)
-    if forward_passes(method) is None and method.label not in total.unknown:
-        total.unknown.append(method.label)
-    rows = (passes.forward or 0) * size
-    total.method_rows[method.label] = total.method_rows.get(method.label, 0) + rows
-    _calls(total.gradient_calls, shard.model, rows, model)
-    total.work += rows + 2 * (passes.backward or 0) * size
+    label, size = method.label, len(shard.samples)
+    if (passes.forward is None or says_nothing(method)) and label not in total.unknown:
+        total.unknown.append(label)
+    rows, back = (passes.forward or 0) * size, (passes.backward or 0) * size
+    total.method_rows[label] = total.method_rows.get(label, 0) + rows
+    total.backward_rows[label] = total.backward_rows.get(label, 0) + back
+    both = min(rows, back)  # short ways back beside them are not timed
+    _calls(total.gradient_calls, shard.model, both, model)
+    _calls(total.forward_calls, shard.model, rows - both, model)
+    total.work += rows + 2 * back
 
 
 def _checking(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
@@ -194,13 +254,17 @@ def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:
     calls[name] = calls.get(name, 0) + -(-rows // model.micro_batch)
 
 
-def _try(rehearse: Callable[[], object]) -> None:
-    """Rehearse a method or protocol; what cannot be prepared stops the run now, not in an hour."""
+def _try(rehearse: Callable[[], object]) -> bool:
+    """Rehearse a method or protocol, and say whether it applies.
+
+    What cannot be prepared stops the run now, not in an hour.
+    """
     try:
         rehearse()
     except NotApplicable:
-        return
+        return False
     except (InputError, PrerequisiteError):
         raise
     except Exception:  # a plug-in's own fault: the run records it as a failed cell
-        return
+        return True
+    return True

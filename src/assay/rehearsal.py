@@ -25,6 +25,7 @@ class Rehearsal(Engine):
         """Begin with nothing asked."""
         self.asked: list[int] = []  # forward passes, question by question
         self.imputed: list[int] = []  # of these, whose inputs are solved for
+        self.made: list[int] = []  # passes that were really made, to see how large a layer is
         self.shared = 0  # of all of them, what serves all methods
         self.ragged = False  # whether one sample cannot stand for the others
         self._costs: list[int] = []  # of rows that are asked but not remembered yet
@@ -44,11 +45,16 @@ class Rehearsal(Engine):
         self._costs = []
         return made_up
 
+    def count(self, rows: int) -> None:
+        """Passes beside the engine count as if asked for; even here they were really made."""
+        self.asked.append(rows)
+        self.made.append(rows)
+
     def fork(self, batch: Batch) -> "Rehearsal":
         """A rehearsal on other inputs; what it asks counts here."""
         other = Rehearsal(self.model, batch, self.forward, self.counter)
         self.asked += other.asked
-        other.asked, other.imputed = self.asked, self.imputed
+        other.asked, other.imputed, other.made = self.asked, self.imputed, self.made
         return other
 
     def _ask(

@@ -75,7 +75,7 @@ def run(
     _check_classes(plan, unfinished)
     store.create()
     write_manifest(plan, settings, store, None)
-    expected = _forecast(plan, store, unfinished)
+    expected = _forecast(plan, store, unfinished, workers)
     with _bar(expected.work, progress and bool(unfinished)) as listen:
         with threads(1 if one_thread else None):
             for shard in unfinished:
@@ -120,7 +120,7 @@ def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timin
 def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast:
     """What is missing of a run: its forward passes, and its seconds where timings are known."""
     unfinished = _unfinished(plan, store)
-    found = _forecast(plan, store, unfinished)
+    found = _forecast(plan, store, unfinished, workers)
     busy = max(1, min(workers, len(unfinished)))
     processes = busy + (busy > 1)  # the workers, and this one
     found.looks = processes * len({s.model for s in unfinished})
@@ -218,7 +218,7 @@ def _finished(plan: Plan, shard: Shard, store: Store) -> bool:
     )
 
 
-def _forecast(plan: Plan, store: Store, shards: list[Shard]) -> Forecast:
+def _forecast(plan: Plan, store: Store, shards: list[Shard], workers: int) -> Forecast:
     def explained(shard: Shard, method: Choice) -> bool:
         key = plan.maps_key(shard, method)
         return (
@@ -233,6 +233,7 @@ def _forecast(plan: Plan, store: Store, shards: list[Shard]) -> Forecast:
         explained,
         lambda shard, m: is_checked(plan, shard, store, m),
         lambda shard: ResponseShelf(plan, shard, store),
+        max(1, workers),
     )
 
 

@@ -33,7 +33,7 @@ from assay.scoring import circular, dealt, empty_maps, score_case
 from assay.shelf import ResponseShelf
 from assay.spec import Choice
 from assay.store import Store
-from assay.types import Batch, Case
+from assay.types import Batch, Case, Model
 
 
 @dataclass
@@ -71,7 +71,7 @@ class ShardRun:
     @contextlib.contextmanager
     def _engine(self) -> Iterator[None]:
         """The engine while work is done; what was found and spent is written down afterwards."""
-        model, counter = self.plan.models[self.shard.model], Counter(listen=self.listen)
+        model, counter = self._model, Counter(listen=self.listen)
         started = time.monotonic()
         with model.evaluating(), torch.no_grad():
             shelf = ResponseShelf(self.plan, self.shard, self.store)
@@ -91,6 +91,10 @@ class ShardRun:
     @property
     def _path(self) -> Path:
         return self.store.path("shards", f"{self.shard.id}.json")
+
+    @property
+    def _model(self) -> Model:
+        return self.plan.models[self.shard.model]
 
     def _cell(self, method: Choice, protocol: Choice) -> Cell:
         return Cell(self.plan, self.shard, self.store, method, protocol)
@@ -117,7 +121,7 @@ class ShardRun:
             self.engine.respond,
             self.engine.clean,
             self._explain(method),
-            forward_passes(method),
+            forward_passes(self._model, self.engine.batch, method),
             self._partner(method, whole),
         )
         for protocol in protocols:
@@ -151,7 +155,7 @@ class ShardRun:
         key = method.formula_key
         if key not in self._raws:
             batch = self.engine.lent()
-            self._raws = {key: raw_map(self.plan.models[self.shard.model], batch, method)}
+            self._raws = {key: raw_map(self._model, batch, method)}
             self._count(method)
         return self._raws[key]
 
@@ -167,7 +171,7 @@ class ShardRun:
 
     def _explain(self, method: Choice) -> Callable[[Tensor], Tensor] | None:
         """The method for protocols that explain changed inputs; its passes are counted too."""
-        again = explain_again(self.plan.models[self.shard.model], self.engine.lent(), method)
+        again = explain_again(self._model, self.engine.lent(), method)
         if again is None:
             return None
 
@@ -187,9 +191,7 @@ class ShardRun:
 
         @functools.cache
         def maps() -> Tensor:
-            whole, _ = _finite(
-                other_maps(self.plan.models[self.shard.model], self.engine.lent(), method)
-            )
+            whole, _ = _finite(other_maps(self._model, self.engine.lent(), method))
             self._count(method)
             return whole
 
@@ -199,7 +201,8 @@ class ShardRun:
         """All samples were explained once."""
         if method.intervening:
             return  # the engine has counted
-        passes, size = method.passes, len(self.engine.batch)
+        passes = method.passes_on(self._model, self.engine.batch)
+        size = len(self.engine.batch)
         rows = (passes.forward or 0) * size
         self._passes += rows
         self.listen(rows + 2 * (passes.backward or 0) * size)
