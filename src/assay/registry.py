@@ -156,7 +156,7 @@ class Passes:
 
     forward: int | None = 0
     backward: int | None = 0
-    by: str = ""  # what decides, where it is None
+    by: str = ""  # where it is None, what decides, in few words: "channels + 1"
     once: int = 0  # samples of the data that pass forward before the first, for all of them
     finding: str = ""  # what these tell: methods that want the same share them
 

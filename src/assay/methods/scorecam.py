@@ -101,7 +101,7 @@ def _head(
 @method(
     "scorecam",
     needs=["image", "spatial"],
-    passes=lambda options: Passes(forward=None, by="the layer's channels, and one more"),
+    passes=lambda options: Passes(forward=None, by="channels + 1"),
     intervenes=lambda batch, options: ("channel masks",),
     family="cam",
     cite="wang2020",
