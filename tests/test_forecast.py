@@ -40,10 +40,7 @@ METHODS = {
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
-    """A layer's statistics are kept as long as a process lives: each test is a process of its own.
-
-    Networks of random weights are right by chance, and five samples are few: that is no news here.
-    """
+    """A layer's statistics are kept as long as a process lives: each test begins without any."""
     monkeypatch.setattr(statistics, "_ESTIMATES", OrderedDict())
 
 

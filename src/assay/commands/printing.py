@@ -91,15 +91,16 @@ def print_failures(console: Console, failures: list[dict[str, Any]]) -> None:
 
 
 def forecast_table(found: Any) -> Table:
-    """The forward passes of a run, by protocol and method, and its time."""
-    table = Table(title="What the run will cost")
-    for column in ("", "forward passes", "of these shared", "backward passes"):
-        table.add_column(column, justify="left" if not column else "right")
+    """The passes of a run through its networks, by protocol and method, and its time."""
+    table = Table(title="What the run will cost, in passes through its networks")
+    table.add_column("", overflow="fold")
+    for column in ("forward", "of these shared", "backward"):
+        table.add_column(column, justify="right")
     for name, rows in found.rows.items():
         table.add_row(escape(name), f"{rows:,}", f"{found.shared.get(name, 0):,}")
     table.add_section()
     for name, rows in found.method_rows.items():
-        more = " and as many as it needs" if name in found.unknown else ""
+        more = " and more" if name in found.unknown else ""
         back = f"{found.backward_rows.get(name, 0):,}"
         table.add_row(escape(f"explaining: {name}"), f"{rows:,}{more}", "", back)
     for name, rows in found.once_rows.items():
