@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 
 import assay
 from assay import registry
-from assay.commands.listing import rows_of
+from assay.commands.listing import cost_of, rows_of
 from assay.spec import Spec
 
 HERE = Path(__file__).parent
@@ -164,8 +164,8 @@ def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
         ]  # fmt: skip
     if plugin.kind == "method":
         row = next(row for row in rows_of("methods") if row["name"] == plugin.name)
-        forward = "one per unit" if row["forward"] is None else row["forward"]
-        found += [("Passes", f"{forward} forward, {row['backward']} backward")]
+        cost = cost_of(row)
+        found += [("Passes", f"{cost['forward']} forward, {cost['backward']} backward")]
         found += [("Control", row["control"].replace("_", "-"))] if row["control"] else []
     if plugin.kind in ("method", "protocol"):
         needs = sorted(plugin.required(plugin.defaults))

@@ -9,10 +9,10 @@ import assay
 import toy_run  # noqa: F401 - registers toy_images and toy_net
 from assay import budget
 from assay.budget import duration, fit, seconds_of
-from assay.forecast import Seconds
 from assay.run import estimate, prepare
 from assay.spec import make_suite, read_suite
 from assay.store import NOWHERE
+from assay.timing import Seconds
 
 CALL, GRADIENT = 0.25, 0.5  # seconds
 

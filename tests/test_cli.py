@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
 import assay
 import toy_run  # registers toy_images, toy_net and slow_random
-from assay import registry
+from assay import cli, registry
 
 SUITE = {
     "datasets": ["toy_images"],
@@ -111,6 +112,40 @@ def test_list_methods_says_what_each_needs_and_costs(call):
     assert rows["random"]["control"] == "random"
 
 
+def test_the_table_of_methods_is_whole_in_80_columns(call, monkeypatch):
+    rows = {row["name"]: row for row in json.loads(call("list", "methods", "--json")[1])}
+    monkeypatch.setattr(cli, "console", Console(width=80))
+    lines = call("list", "methods")[1].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
+    for name, row in rows.items():
+        at = next(i for i, line in enumerate(lines) if line.split(" ")[0] == name)
+        words, below = lines[at].split(), lines[at + 1]
+        assert words[1] == row["family"]
+        assert words[2].rstrip(",") == (row["needs"] or ["nothing"])[0]
+        assert all(key in below for key in filter(None, row["cite"].split(", ")))
+        if row["forward"] is not None and not row["once"]:
+            assert words[-2:] == [f"{row['forward']:,}", f"{row['backward']:,}"]
+    assert "channels + 1" in next(line for line in lines if line.startswith("scorecam"))
+    assert "stride²" in next(line for line in lines if line.startswith("bagnet"))
+    own = next(line for line in lines if line.startswith("slow_random"))
+    assert own.split() == ["slow_random", "own", "nothing", "not", "said", "not", "said"]
+    there = [name for name, row in rows.items() if row["control"]]
+    assert f"{len(rows) - len(there)} methods and {len(there)} controls" in " ".join(lines)
+
+
+def test_one_method_in_words(call):
+    _, output, _ = call("list", "methods", "iba", "saliency")
+    said = " ".join(output.split())
+    assert "forward: 101 + 1,000 once; backward: 100" in said
+    assert "steps=10" in said
+    assert "saliency" in said
+    assert "gradcam" not in said
+    assert [row["name"] for row in json.loads(call("list", "fills", "zero", "--json")[1])] == [
+        "zero"
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -118,6 +153,7 @@ def test_list_methods_says_what_each_needs_and_costs(call):
         (["run", "nowhere.yaml", "--out", "x"], "no suite file"),
         (["report", "nowhere"], "Expected a run in"),
         (["list", "methodes"], "Did you mean `methods`"),
+        (["list", "methods", "gradcamm"], "Did you mean `gradcam`"),
     ],
 )
 def test_mistakes_are_said_in_one_line(call, tmp_path, monkeypatch, arguments, message):

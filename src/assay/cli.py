@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from assay.commands.listing import KINDS, rows_of
+from assay.commands.listing import KINDS, print_entries, print_methods, rows_of
 from assay.commands.printing import (
     forecast_table,
     print_accuracy,
@@ -267,27 +267,21 @@ def _run(
 @app.command("list")
 def list_plugins(
     what: Annotated[str, typer.Argument(help=f"{', '.join([*KINDS, 'suites'])}.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Only these, with what each does and its options.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """What there is: methods, protocols, models, ..., with what each needs and costs."""
+    """What there is. Of methods: family, citation, needs, and passes forward and backward."""
     if what not in (*KINDS, "suites"):
         raise unknown("list", what, [*KINDS, "suites"])
-    rows = rows_of(what)
+    rows = rows_of(what, names or ())
     if as_json:
         print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        console.print(f"[bold]{row['name']}[/bold]  {row['summary']}", highlight=False)
-        facts = [
-            f"{key.replace('_', ' ')}: {', '.join(map(str, v)) if isinstance(v, list) else v}"
-            for key, v in row.items()
-            if v not in ("", [], {})
-            and key not in ("name", "title", "version", "summary", "options")
-        ]
-        options = [f"{name}={json.dumps(value)}" for name, value in row.get("options", {}).items()]
-        for line in (facts, options):
-            if line:
-                console.print("    " + "; ".join(line), style="dim", markup=False, highlight=False)
+    elif what == "methods" and not names:
+        print_methods(console, rows)
+    else:
+        print_entries(console, rows)
 
 
 @app.command()

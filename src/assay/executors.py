@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from assay.forecast import Seconds, measure
 from assay.plan import Plan, Shard, resolve
 from assay.shard import ShardRun
 from assay.spec import Spec
 from assay.store import Store
+from assay.timing import Seconds, measure
 
 Listen = Callable[[int], None]
 

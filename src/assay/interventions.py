@@ -140,6 +140,10 @@ class Engine:
         """An engine for other inputs; what it asks counts here."""
         return Engine(self.model, batch, self.forward, self.counter)
 
+    def count(self, rows: int) -> None:
+        """One call with so many rows that a method made beside this engine."""
+        self.counter.add(rows)
+
     def lent(self) -> Batch:
         """The batch as methods get it: those that intervene find this engine by it."""
         return replace(self.batch, extra={**self.batch.extra, "engine": self})
@@ -250,9 +254,9 @@ def engine_of(model: Model, batch: Batch) -> Engine:
 
 
 def counter_of(batch: Batch) -> Callable[[int], None]:
-    """Told of passes that nobody could foretell, it counts them in the run that lent the batch."""
+    """Told of passes that no method declares, it counts them in the run that lent the batch."""
     lender: Engine | None = batch.extra.get("engine")
-    return (lambda rows: None) if lender is None else lender.counter.add
+    return (lambda rows: None) if lender is None else lender.count
 
 
 def intervention(

@@ -96,7 +96,8 @@ def _describe_method(choice: Choice) -> dict[str, Any]:
     passes = choice.passes
     return {
         **_describe(choice), "control": choice.plugin.control,
-        "forward": passes.forward, "backward": passes.backward,
+        "forward": passes.forward, "backward": passes.backward, "by": passes.by,
+        "once": passes.once,
         "check": choice.check.name if choice.check else "",
     }  # fmt: skip
 

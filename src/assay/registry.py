@@ -148,19 +148,23 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Passes:
-    """What one sample costs: network passes forward, and how many of them also go backward.
+    """What one sample costs: network passes forward, and how often a gradient goes back.
 
-    None where it depends on the sample: on the number of its segments or tokens, or on how soon
-    its map is good enough.
+    A gradient that goes back only a part of the way counts as one. None where it depends on the
+    sample or the network: on its segments, channels or tokens, or on how soon a map is good enough.
     """
 
     forward: int | None = 0
     backward: int | None = 0
+    by: str = ""  # where it is None, what decides, in few words: "channels + 1"
+    once: int = 0  # samples of the data that pass forward before the first, for all of them
+    finding: str = ""  # what these tell: methods that want the same share them
 
     def times(self, copies: int) -> "Passes":
         """The cost of explaining so many copies."""
         both = (self.forward, self.backward)
-        return Passes(*(None if count is None else count * copies for count in both))
+        forward, backward = (None if count is None else count * copies for count in both)
+        return replace(self, forward=forward, backward=backward)
 
 
 @dataclass(frozen=True)
@@ -187,6 +191,8 @@ class Method(Plugin):
 
     kind: ClassVar[str] = "method"
     passes: Callable[[Mapping[str, Any]], Passes] = lambda options: Passes()
+    # (model, batch, options) -> passes, where the network or the data decide
+    passes_on: Callable[[Any, Any, Mapping[str, Any]], Passes] | None = None
     control: Literal["", "random", "model_free", "other"] = ""
     noise: bool = False  # whether it explains `points(model, batch)`, where noise can be added
     intervenes: Intervenes | None = None  # set where it asks the engine: which rows it needs
@@ -292,9 +298,9 @@ def method(name: str, **facts: Any) -> Callable[[Function], Function]:
         name: What it is called in suites and tables.
         **facts: `needs`, what it cannot do without: gradients, spatial, image, vector, text,
             labels, truth; `passes`, from its options to `Passes(forward, backward)` a sample;
-            `noise`, whether it explains `points(model, batch)`; `intervenes`, where it asks the
-            engine; `check`, what its formula promises; `control`; `title`, `family`, `cite`,
-            `version`.
+            `passes_on`, the same from model, batch and options, where these decide; `noise`,
+            whether it explains `points(model, batch)`; `intervenes`, where it asks the engine;
+            `check`, what its formula promises; `control`; `title`, `family`, `cite`, `version`.
     """
     return register("method", name, **facts)
 

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,19 @@ class Results:
         outcomes = read_outcomes(scores, self.curves, sets)
         return with_values(scores, outcomes), outcomes
 
+    @property
+    def _ranges(self) -> dict[str, tuple[float, float]]:
+        """Where each protocol's score can lie; null in the manifest is without end."""
+        said = {label: p.get("range") for label, p in self.manifest["protocols"].items()}
+        return {
+            label: (
+                -math.inf if ends[0] is None else float(ends[0]),
+                math.inf if ends[1] is None else float(ends[1]),
+            )
+            for label, ends in said.items()
+            if ends
+        }
+
     @functools.cached_property
     def curves(self) -> pa.Table:
         """The curves behind the scores."""
@@ -98,13 +112,15 @@ class Results:
 
         methods = self.manifest["methods"]
         controls = {label: m["control"] for label, m in methods.items() if m["control"]}
-        return leaderboard(self.scores, controls=controls, outcomes=self.outcomes, **options)
+        return leaderboard(
+            self.scores, controls=controls, outcomes=self.outcomes, ranges=self._ranges, **options
+        )
 
     def against(self, control: str, **options: Any) -> list[dict[str, Any]]:
         """Every method minus one control, paired by sample, with intervals; positive is better."""
         from assay.ranking.against import against
 
-        return against(self.scores, control, self.outcomes, **options)
+        return against(self.scores, control, self.outcomes, self._ranges, **options)
 
     def maps(
         self, method: str, dataset: str | None = None, model: str | None = None

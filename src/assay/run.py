@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from assay.cells import Cell
 from assay.checking import is_checked
 from assay.data.classes import check_labels, check_target
 from assay.errors import InputError, PrerequisiteError
@@ -19,7 +20,7 @@ from assay.executors import (
     run_serially,
     threads,
 )
-from assay.forecast import Forecast, Seconds, forecast, measure
+from assay.forecast import Forecast, forecast
 from assay.manifest import write_manifest
 from assay.models.prepare import choose_micro_batch
 from assay.plan import Plan, Shard, resolve
@@ -28,6 +29,7 @@ from assay.shard import ShardRun, look
 from assay.shelf import ResponseShelf
 from assay.spec import Choice, Spec
 from assay.store import NOWHERE, Store
+from assay.timing import Seconds, measure
 
 Timings = dict[str, Seconds]  # by model
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
@@ -73,7 +75,7 @@ def run(
     _check_classes(plan, unfinished)
     store.create()
     write_manifest(plan, settings, store, None)
-    expected = _forecast(plan, store, unfinished)
+    expected = _forecast(plan, store, unfinished, workers)
     with _bar(expected.work, progress and bool(unfinished)) as listen:
         with threads(1 if one_thread else None):
             for shard in unfinished:
@@ -118,7 +120,7 @@ def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timin
 def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast:
     """What is missing of a run: its forward passes, and its seconds where timings are known."""
     unfinished = _unfinished(plan, store)
-    found = _forecast(plan, store, unfinished)
+    found = _forecast(plan, store, unfinished, workers)
     busy = max(1, min(workers, len(unfinished)))
     processes = busy + (busy > 1)  # the workers, and this one
     found.looks = processes * len({s.model for s in unfinished})
@@ -210,12 +212,13 @@ def _unfinished(plan: Plan, store: Store) -> list[Shard]:
 
 
 def _finished(plan: Plan, shard: Shard, store: Store) -> bool:
-    done = ShardRun(plan, shard, store).done
     summary = store.path("shards", f"{shard.id}.json").exists()
-    return summary and all(done(m, p) for m in plan.methods for p in plan.protocols)
+    return summary and all(
+        Cell(plan, shard, store, m, p).done for m in plan.methods for p in plan.protocols
+    )
 
 
-def _forecast(plan: Plan, store: Store, shards: list[Shard]) -> Forecast:
+def _forecast(plan: Plan, store: Store, shards: list[Shard], workers: int) -> Forecast:
     def explained(shard: Shard, method: Choice) -> bool:
         key = plan.maps_key(shard, method)
         return (
@@ -226,10 +229,11 @@ def _forecast(plan: Plan, store: Store, shards: list[Shard]) -> Forecast:
     return forecast(
         plan,
         shards,
-        lambda shard, m, p: ShardRun(plan, shard, store).done(m, p),
+        lambda shard, m, p: Cell(plan, shard, store, m, p).done,
         explained,
         lambda shard, m: is_checked(plan, shard, store, m),
         lambda shard: ResponseShelf(plan, shard, store),
+        max(1, workers),
     )
 
 

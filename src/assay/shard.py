@@ -5,17 +5,16 @@ import functools
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
 from assay import registry
+from assay.cells import Cell
 from assay.checking import check_passes, is_checked, write_check
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.interventions import Counter, Engine, Shelf
@@ -33,8 +32,8 @@ from assay.previews import summarise
 from assay.scoring import circular, dealt, empty_maps, score_case
 from assay.shelf import ResponseShelf
 from assay.spec import Choice
-from assay.store import CURVES, SCORES, Store
-from assay.types import Batch, Case, Scores
+from assay.store import Store
+from assay.types import Batch, Case, Model
 
 
 @dataclass
@@ -53,7 +52,7 @@ class ShardRun:
     def __call__(self) -> None:
         """Do what is missing."""
         wanted = {
-            m.label: [p for p in self.plan.protocols if not self.done(m, p)]
+            m.label: [p for p in self.plan.protocols if not self._cell(m, p).done]
             for m in self.plan.methods
         }
         if not any(wanted.values()) and self._path.exists():
@@ -72,7 +71,7 @@ class ShardRun:
     @contextlib.contextmanager
     def _engine(self) -> Iterator[None]:
         """The engine while work is done; what was found and spent is written down afterwards."""
-        model, counter = self.plan.models[self.shard.model], Counter(listen=self.listen)
+        model, counter = self._model, Counter(listen=self.listen)
         started = time.monotonic()
         with model.evaluating(), torch.no_grad():
             shelf = ResponseShelf(self.plan, self.shard, self.store)
@@ -93,13 +92,12 @@ class ShardRun:
     def _path(self) -> Path:
         return self.store.path("shards", f"{self.shard.id}.json")
 
-    def done(self, method: Choice, protocol: Choice) -> bool:
-        """Whether this cell's rows are there, whole and without failure."""
-        piece = self.plan.piece(self.shard, method, protocol)
-        scores = Store.has_table(self.store.path("scores", f"{piece}.parquet"), SCORES)
-        curves = Store.has_table(self.store.path("curves", f"{piece}.parquet"), CURVES)
-        about = Store.read_json(self.store.path("cells", f"{piece}.json"))
-        return scores and curves and about is not None and about["status"] != "failed"
+    @property
+    def _model(self) -> Model:
+        return self.plan.models[self.shard.model]
+
+    def _cell(self, method: Choice, protocol: Choice) -> Cell:
+        return Cell(self.plan, self.shard, self.store, method, protocol)
 
     # --- one method ------------------------------------------------------------------------------
 
@@ -123,7 +121,7 @@ class ShardRun:
             self.engine.respond,
             self.engine.clean,
             self._explain(method),
-            forward_passes(method),
+            forward_passes(self._model, self.engine.batch, method),
             self._partner(method, whole),
         )
         for protocol in protocols:
@@ -157,7 +155,7 @@ class ShardRun:
         key = method.formula_key
         if key not in self._raws:
             batch = self.engine.lent()
-            self._raws = {key: raw_map(self.plan.models[self.shard.model], batch, method)}
+            self._raws = {key: raw_map(self._model, batch, method)}
             self._count(method)
         return self._raws[key]
 
@@ -173,7 +171,7 @@ class ShardRun:
 
     def _explain(self, method: Choice) -> Callable[[Tensor], Tensor] | None:
         """The method for protocols that explain changed inputs; its passes are counted too."""
-        again = explain_again(self.plan.models[self.shard.model], self.engine.lent(), method)
+        again = explain_again(self._model, self.engine.lent(), method)
         if again is None:
             return None
 
@@ -187,15 +185,13 @@ class ShardRun:
 
     def _partner(self, method: Choice, mine: Tensor) -> Callable[[], Tensor]:
         """The method's maps of other samples: of this shard, where all have a partner in it."""
-        order = dealt(self.engine.batch.groups or self.shard.samples)
+        order = dealt(self._groups)
         if order is not None:
             return lambda: mine[order]
 
         @functools.cache
         def maps() -> Tensor:
-            whole, _ = _finite(
-                other_maps(self.plan.models[self.shard.model], self.engine.lent(), method)
-            )
+            whole, _ = _finite(other_maps(self._model, self.engine.lent(), method))
             self._count(method)
             return whole
 
@@ -205,7 +201,8 @@ class ShardRun:
         """All samples were explained once."""
         if method.intervening:
             return  # the engine has counted
-        passes, size = method.passes, len(self.engine.batch)
+        passes = method.passes_on(self._model, self.engine.batch)
+        size = len(self.engine.batch)
         rows = (passes.forward or 0) * size
         self._passes += rows
         self.listen(rows + 2 * (passes.backward or 0) * size)
@@ -246,97 +243,18 @@ class ShardRun:
         why = {"maps hold NaN or inf": broken, "samples make the network give NaN or inf": mute}
         counts = {text: int(which.sum()) for text, which in why.items()}
         failed = " ".join(f"{n} of {len(bad)} {text}." for text, n in counts.items() if n)
-        self._write(
-            method,
-            protocol,
-            "failed" if bad.any() else "ok",
-            failed,
-            metrics,
-            status,
-            scores,
-            about,
+        self._cell(method, protocol).write(
+            self._groups, "failed" if bad.any() else "ok", failed, metrics, status, scores, about
         )
 
     def _all(self, method: Choice, protocols: list[Choice], status: str, message: str) -> None:
         """The same word for every sample of whole cells."""
-        size = len(self.shard.samples)
         for protocol in protocols:
-            nothing = {protocol.plugin.metric: np.full(size, np.nan)}
-            words = np.full(size, status)
-            self._write(method, protocol, status, message, nothing, words, None, {})
+            self._cell(method, protocol).write_word(self._groups, status, message)
 
-    def _write(
-        self,
-        method: Choice,
-        protocol: Choice,
-        status: str,
-        message: str,
-        metrics: dict[str, np.ndarray[Any, Any]],
-        statuses: np.ndarray[Any, Any],
-        scores: Scores | None,
-        about: dict[str, Any],
-    ) -> None:
-        """Provenance and curves first, scores last: a cell is done when its scores are there."""
-        piece = self.plan.piece(self.shard, method, protocol)
-        cell = self.plan.cell(self.shard, method, protocol)
-        self.store.path("scores", f"{piece}.parquet").unlink(missing_ok=True)  # of a failed try
-        facts = {
-            "cell": cell,
-            "shard": self.shard.id,
-            "dataset": self.shard.dataset,
-            "model": self.shard.model,
-            "method": method.label,
-            "protocol": protocol.label,
-            "status": status,
-            "message": message,
-        }
-        self.store.write_json(self.store.path("cells", f"{piece}.json"), {**facts, **about})
-        curves = _curve_table(cell, self.shard, scores)
-        self.store.write_table(self.store.path("curves", f"{piece}.parquet"), curves)
-        table = self._score_table(cell, method, protocol, metrics, statuses)
-        self.store.write_table(self.store.path("scores", f"{piece}.parquet"), table)
-
-    def _score_table(
-        self,
-        cell: str,
-        method: Choice,
-        protocol: Choice,
-        metrics: dict[str, np.ndarray[Any, Any]],
-        statuses: np.ndarray[Any, Any],
-    ) -> pa.Table:
-        fixed = {
-            "cell": cell,
-            "dataset": self.shard.dataset,
-            "model": self.shard.model,
-            "checkpoint": self.plan.models[self.shard.model].checkpoint,
-            "method": method.label,
-            "method_version": method.plugin.version,
-            "method_options": json.dumps(registry.canonical(method.shown_options)),
-            "protocol": protocol.label,
-            "protocol_version": protocol.plugin.version,
-            "protocol_options": json.dumps(registry.canonical(protocol.shown_options)),
-            "target": str(self.plan.target(self.shard.dataset, self.shard.model)),
-            "seed": self.shard.seed,
-            "higher_is_better": protocol.plugin.higher_is_better,
-        }
-        headline = protocol.plugin.metric
-        groups = self.engine.batch.groups or self.shard.samples
-        rows = [
-            {
-                **fixed,
-                "sample": sample,
-                "group": group,
-                "metric": metric,
-                "value": float(value),
-                "status": str(state),
-                "headline": metric == headline,
-            }
-            for metric, values in metrics.items()
-            for sample, group, value, state in zip(
-                self.shard.samples, groups, values, statuses, strict=True
-            )
-        ]
-        return pa.Table.from_pylist(rows, SCORES)
+    @property
+    def _groups(self) -> Sequence[str]:
+        return self.engine.batch.groups or self.shard.samples
 
 
 def _finite(maps: Tensor) -> tuple[Tensor, Tensor]:
@@ -369,26 +287,6 @@ def look(plan: Plan, shard: Shard, batch: Batch) -> Callable[[Tensor], Tensor]:
             f"Model `{shard.model}` cannot run on inputs of shape {tuple(batch.inputs.shape[1:])} "
             f"from `{shard.dataset}`: {error}"
         ) from error
-
-
-def _curve_table(cell: str, shard: Shard, scores: Scores | None) -> pa.Table:
-    if scores is None or scores.x is None:
-        return CURVES.empty_table()
-    x = scores.x.double().cpu().numpy()
-    parts = []
-    for name, curve in scores.curves.items():
-        n, k = curve.shape
-        columns: dict[str, Any] = {
-            "cell": [cell] * (n * k),
-            "sample": np.repeat(np.array(shard.samples, dtype=object), k),
-            "seed": np.full(n * k, shard.seed),
-            "name": [name] * (n * k),
-            "step": np.tile(np.arange(k), n),
-            "x": np.tile(x, n),
-            "value": curve.double().cpu().numpy().ravel(),
-        }
-        parts.append(pa.table(columns, schema=CURVES))
-    return pa.concat_tables(parts) if parts else CURVES.empty_table()
 
 
 def _explain(error: Exception) -> str:

@@ -179,8 +179,16 @@ class Choice:
 
     @property
     def passes(self) -> registry.Passes:
-        """What a method costs a sample."""
-        once: registry.Passes = self.plugin.passes(self.options)
+        """What a method costs a sample, as far as its options tell."""
+        return self._of_copies(self.plugin.passes(self.options))
+
+    def passes_on(self, model: Any, batch: Any) -> registry.Passes:
+        """What a method costs a sample of this batch, under this model."""
+        if self.plugin.passes_on is None:
+            return self.passes
+        return self._of_copies(self.plugin.passes_on(model, batch, self.options))
+
+    def _of_copies(self, once: registry.Passes) -> registry.Passes:
         return once.times(self.noise.samples) if self.noise else once
 
     @property

@@ -7,9 +7,9 @@ from torch.nn import functional
 
 import assay
 from assay.data.memory import as_dataset
-from assay.forecast import Rehearsal
 from assay.methods import attribute
 from assay.models.prepare import prepare_network
+from assay.rehearsal import Rehearsal
 from assay.spec import choose_one
 from small_worlds import make_images, make_net
 
@@ -176,7 +176,7 @@ def test_a_dry_run_counts_the_channels(world):
     rehearsal.asked.clear()
     with torch.no_grad():
         attribute(rehearsal.model, rehearsal.lent(), choose_one("method", "scorecam"))
-    assert rehearsal.asked == [len(x) * activation.shape[1]]
+    assert rehearsal.asked == [len(x), len(x) * activation.shape[1]]  # the activations first
     assert torch.equal(net.bn1.running_mean, statistics)
     assert net.training
 

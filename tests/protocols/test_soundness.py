@@ -11,6 +11,7 @@ import assay
 from assay import reduce
 from assay.conformance.worlds import linear_images
 from assay.data.memory import as_dataset
+from assay.ranking import leaderboard
 from assay.ranking.intervals import set_differences, set_interval
 from assay.results import load
 from assay.run import run
@@ -241,6 +242,18 @@ def test_a_map_of_zeros_and_a_negative_map_score_nothing_and_are_marked():
     assert not results.failures
     assert {row["degenerate"] for row in results.leaderboard()} == {8}
     assert "8 degenerate" in repr(results.leaderboard())
+
+
+def test_no_interval_goes_beyond_none_or_all_of_the_attribution():
+    x, y = three_features()
+    maps = {"map": torch.tensor([1.0, 2.0, 3.0]).expand(8, -1)}
+    sound = {"soundness": {"fill": "zero", "levels": (1.0,), "epsilon": 0.5}}
+    results = assay.benchmark(Tells(), (x, y), maps, [sound], progress=False)
+    (free,) = leaderboard(results.scores, controls={}, outcomes=results.outcomes)
+    (shown,) = results.leaderboard()
+    assert free["low"] < 0
+    assert free["high"] > 1
+    assert (shown["low"], shown["mean"], shown["high"]) == (0.0, free["mean"], 1.0)
 
 
 def test_a_constant_map_has_the_greatest_raw_completeness_and_no_excess():

@@ -328,3 +328,26 @@ def test_set_level_protocol_adds_no_group_to_the_overall_order() -> None:
     lines += [row(method=m, value=v, protocol="whole set") for m, v in MEANS.items()]
     board = rank(lines)
     assert {(line["n_groups"], line["protocols"]) for line in board.overall} == {(40, 2)}
+
+
+def test_no_interval_leaves_the_range_of_a_score() -> None:
+    """Nearly all samples score 1: the whole interval would end beyond it."""
+    values = {"gradcam": np.r_[0.0, 0.5, np.ones(8)], "random": np.r_[np.zeros(9), 1.0]}
+    free, bound = rank(several(values)), rank(several(values), ranges={"deletion": (0.0, 1.0)})
+    lines, whole = by_method(bound), by_method(free)
+    assert whole["gradcam"]["high"] > 1
+    assert whole["random"]["low"] < 0
+    assert (lines["gradcam"]["high"], lines["random"]["low"]) == (1.0, 0.0)
+    for method in values:
+        assert lines[method]["low"] <= lines[method]["mean"] <= lines[method]["high"]
+    assert whole["gradcam"]["minus_random_high"] > 1
+    assert lines["gradcam"]["minus_random_high"] == 1.0
+    assert lines["gradcam"]["low"] == whole["gradcam"]["low"]  # what is possible stays
+    assert lines["gradcam"]["minus_random_low"] == whole["gradcam"]["minus_random_low"]
+
+
+def test_a_range_that_does_not_hold_cuts_no_mean_off() -> None:
+    values = {"gradcam": np.linspace(1.5, 2.5, 10), "random": np.zeros(10)}
+    found = by_method(rank(several(values), ranges={"deletion": (0.0, 1.0)}))["gradcam"]
+    assert found["mean"] == found["high"] == pytest.approx(2.0)
+    assert found["low"] < 2.0

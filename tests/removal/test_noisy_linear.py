@@ -9,12 +9,12 @@ from benchmarks.sparse_imputation import impute
 
 import assay
 from assay.errors import InputError, NotApplicable
-from assay.forecast import Seconds
 from assay.removal import make_removal, multigrid, noisy_linear
 from assay.removal.imputation import NoisyLinear
 from assay.removal.multigrid import Multigrid
 from assay.run import dry_run, run
 from assay.spec import make_suite
+from assay.timing import Seconds
 from assay.types import Sample
 from small_worlds import make_images, make_net
 

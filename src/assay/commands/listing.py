@@ -1,6 +1,16 @@
 """What there is: plug-ins and suites, with what each needs and costs."""
 
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from assay.errors import unknown
 
 KINDS = {
     "methods": "method",
@@ -19,9 +29,74 @@ LIBRARIES = (
 )
 
 
-def rows_of(what: str) -> list[dict[str, Any]]:
-    """One row per suite, or per plug-in of a kind."""
-    return _suites() if what == "suites" else _plugins(KINDS[what])
+def rows_of(what: str, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """One row per suite, or per plug-in of a kind; only those of these names, if any are given.
+
+    Raises:
+        InputError: There is none of such a name.
+    """
+    rows = _suites() if what == "suites" else _plugins(KINDS[what])
+    there = {row["name"]: row for row in rows}
+    for name in names:
+        if name not in there:
+            raise unknown(what.removesuffix("s"), name, there)
+    return [there[name] for name in names] or rows
+
+
+def print_methods(console: Console, rows: list[dict[str, Any]]) -> None:
+    """A table of methods by family, controls last; it fits into 80 columns."""
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for column in ("method, citation", "family", "needs"):
+        table.add_column(column, no_wrap=column != "needs")
+    for column in ("forward", "backward"):
+        table.add_column(column, justify="right")
+    by_family = sorted(rows, key=lambda row: (row["family"], row["name"]))
+    controls = [row for row in by_family if row["control"]]
+    for row in [row for row in by_family if not row["control"]] + controls:
+        if controls and row is controls[0]:
+            table.add_row("\n[bold]controls[/bold]")
+        cite = f"\n  [dim]{escape(row['cite'])}[/dim]" if row["cite"] else ""
+        needs = ", ".join(row["needs"]) or "nothing"
+        cost = cost_of(row)
+        table.add_row(
+            f"{escape(row['name'])}{cite}", row["family"], needs, cost["forward"], cost["backward"]
+        )
+    console.print(table, highlight=False)
+    console.print(
+        f"\n{len(rows) - len(controls)} methods and {len(controls)} controls; passes through the "
+        f"network a sample, at the default options. What one does, and its options: "
+        f"assay list methods NAME",
+        markup=False, highlight=False,
+    )  # fmt: skip
+
+
+def cost_of(row: dict[str, Any]) -> dict[str, str]:
+    """A method's passes, in numbers, or in words where they depend on the network."""
+    said = {
+        way: row["by"] if row[way] is None else f"{row[way]:,}" for way in ("forward", "backward")
+    }
+    once = f" + {row['once']:,} once" if row["once"] else ""
+    return {**said, "forward": said["forward"] + once}
+
+
+def print_entries(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Each with what it does, what is known about it, and its options."""
+    for row in rows:
+        console.print(
+            f"[bold]{escape(row['name'])}[/bold]  {escape(row['summary'])}", highlight=False
+        )
+        shown = {**row, **(cost_of(row) if "by" in row else {})}
+        facts = [
+            f"{key.replace('_', ' ')}: {', '.join(map(str, v)) if isinstance(v, list) else v}"
+            for key, v in shown.items()
+            if v not in ("", [], {})
+            and key not in ("name", "title", "version", "summary", "options", "by", "once")
+        ]
+        options = [f"{name}={json.dumps(value)}" for name, value in row.get("options", {}).items()]
+        for line in (facts, options):
+            if line:
+                text = Padding(escape("; ".join(line)), (0, 0, 0, 4), expand=False)
+                console.print(text, style="dim", highlight=False)
 
 
 def _suites() -> list[dict[str, Any]]:
@@ -30,9 +105,20 @@ def _suites() -> list[dict[str, Any]]:
     return [{"name": name, "summary": read_suite(name).title} for name in suites()]
 
 
+def _passes(plugin: Any) -> Any:
+    """What a method costs at its defaults; an own one may not say."""
+    from assay.registry import Method, Passes
+    from assay.spec import choose_one
+
+    if plugin.own and plugin.passes is Method.passes:
+        return Passes(None, None, by="not said")
+    if plugin.options.keys() <= plugin.defaults.keys():
+        return choose_one("method", plugin.name).passes
+    return plugin.passes(plugin.defaults)
+
+
 def _plugins(kind: str) -> list[dict[str, Any]]:
     from assay import registry
-    from assay.spec import choose_one
 
     rows = []
     for plugin in registry.everything(kind):
@@ -43,17 +129,11 @@ def _plugins(kind: str) -> list[dict[str, Any]]:
         }
         if kind in ("method", "protocol"):
             needs = sorted(plugin.required(plugin.defaults))
-            row |= {"family": plugin.family, "cite": plugin.cite, "needs": needs}
+            family = plugin.family or ("own" if plugin.own else "")
+            row |= {"family": family, "cite": plugin.cite, "needs": needs}
         if kind == "method":
-            said = plugin.options.keys() <= plugin.defaults.keys()
-            passes = (
-                choose_one("method", plugin.name).passes if said else plugin.passes(plugin.defaults)
-            )
-            row |= {
-                "forward": passes.forward,
-                "backward": passes.backward,
-                "control": plugin.control,
-            }
+            row |= {**asdict(_passes(plugin)), "control": plugin.control}
+            del row["finding"]  # known only under a model
         if kind == "protocol":
             row |= {
                 "metric": plugin.metric, "better": "higher" if plugin.higher_is_better else "lower",

@@ -91,23 +91,26 @@ def print_failures(console: Console, failures: list[dict[str, Any]]) -> None:
 
 
 def forecast_table(found: Any) -> Table:
-    """The forward passes of a run, by protocol and method, and its time."""
-    from assay.models.prepare import LOOK
-
-    table = Table(title="What the run will cost")
-    for column in ("", "forward passes", "of these shared by all methods"):
-        table.add_column(column, justify="left" if not column else "right")
+    """The passes of a run through its networks, by protocol and method, and its time."""
+    table = Table(title="What the run will cost, in passes through its networks")
+    table.add_column("", overflow="fold")
+    for column in ("forward", "of these shared", "backward"):
+        table.add_column(column, justify="right")
     for name, rows in found.rows.items():
         table.add_row(escape(name), f"{rows:,}", f"{found.shared.get(name, 0):,}")
     table.add_section()
     for name, rows in found.method_rows.items():
-        more = " and as many as it needs" if name in found.unknown else ""
-        table.add_row(escape(f"explaining: {name}"), f"{rows:,}{more}", "")
+        more = " and more" if name in found.unknown else ""
+        back = f"{found.backward_rows.get(name, 0):,}"
+        table.add_row(escape(f"explaining: {name}"), f"{rows:,}{more}", "", back)
+    for name, rows in found.once_rows.items():
+        table.add_row(escape(f"once for all samples: {name}"), f"{rows:,}")
     table.add_section()
-    table.add_row("a look at each network, per process", f"{LOOK * found.looks:,}", "")
-    table.add_row("all forward passes", f"{found.forwards:,}", f"{sum(found.shared.values()):,}")
-    table.add_row("calls of the network", f"{found.calls:,}", "")
+    table.add_row("a look at each network", f"{found.looked:,}")
+    shared, back = sum(found.shared.values()), found.backwards
+    table.add_row("all passes", f"{found.forwards:,}", f"{shared:,}", f"{back:,}")
+    table.add_row("calls of the network", f"{found.calls:,}")
     if found.seconds is not None:
         minutes, seconds = divmod(round(found.seconds), 60)
-        table.add_row("estimated time", f"{minutes} min {seconds:02d} s", "")
+        table.add_row("estimated time", f"{minutes} min {seconds:02d} s")
     return table

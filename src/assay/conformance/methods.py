@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.conformance.counting import counting
 from assay.conformance.worlds import (
     Fault,
     World,
@@ -121,29 +122,29 @@ def a_seed_decides(world: World, item: Any) -> None:
 
 def passes_are_as_declared(world: World, item: Any) -> None:
     """The network passes are as many as `passes` declares, with the engine of a run at hand."""
-    choice, rows = choose(item), []
+    choice, samples = choose(item), len(world.batch)
     world.model.micro_batch = 1
     explain(world, item)
     engine = engine_of(world.model, world.batch)
-    asked = engine.counter.rows
-    net = world.model.prepared.net if choice.intervening else world.model.net
-    handle = net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
-    try:
+    before = engine.counter.rows
+    with counting(world.model.net, world.model.prepared.net) as made:
         explain(world, item, engine.lent())
-    finally:
-        handle.remove()
-    declared, samples = choice.passes, len(world.batch)
-    if choice.intervening and sum(rows) != engine.counter.rows - asked:
-        raise Fault("it asks the network beside the engine")
-    if declared.forward is None or (choice.intervening and len(world.batch.map_shape) == 1):
-        return  # as many as the sample has units
-    if choice.plugin.own and declared == Passes() and rows:
-        each = sum(rows) / samples
+    declared, counted = choice.passes_on(world.model, world.batch), engine.counter.rows - before
+    if choice.plugin.own and declared == Passes() and made.forward:
+        each = made.forward / samples
         raise NotApplicable(f"declares no `passes`; it makes {each:g} a sample")
-    if sum(rows) != declared.forward * samples:
-        raise Fault(
-            f"declares {declared.forward} forward passes a sample, makes {sum(rows) / samples:g}"
-        )
+    if choice.intervening and made.forward != counted:
+        raise Fault("it asks the network beside the engine")
+    if choice.intervening and len(world.batch.map_shape) == 1:
+        return  # as many as the sample has units
+    if declared.forward is None and not choice.plugin.own and made.forward != counted:
+        raise Fault(f"counts {counted} forward passes where it makes {made.forward}")
+    for way, said, real in (
+        ("forward", declared.forward, made.forward),
+        ("backward", declared.backward, made.backward),
+    ):
+        if said is not None and real != said * samples:
+            raise Fault(f"declares {said} {way} passes a sample, makes {real / samples:g}")
 
 
 def its_check_is_whole(world: World, item: Any) -> None:

@@ -35,14 +35,20 @@ def explain_again(model: Model, batch: Batch, choice: Choice) -> Callable[[Tenso
     return lambda inputs: attribute(model, replace(batch, inputs=inputs), choice)
 
 
-def forward_passes(choice: Choice) -> int | None:
-    """Forward passes a sample; None for a function of the user's own that does not say."""
+def forward_passes(model: Model, batch: Batch, choice: Choice) -> int | None:
+    """Forward passes a sample; None where nobody can say, or a function of the user's own does not.
+
+    What a method does once for all samples is left out.
+    """
+    return None if says_nothing(choice) else choice.passes_on(model, batch).forward
+
+
+def says_nothing(choice: Choice) -> bool:
+    """Whether it is a function of the user's own that does not say what it costs."""
     plugin = choice.plugin
     if MAPS_HASH in choice.options:
-        return 0
-    if plugin.passes is Method.passes and (plugin.own or plugin.family == "given"):
-        return None
-    return choice.passes.forward
+        return False
+    return plugin.passes is Method.passes and (plugin.own or plugin.family == "given")
 
 
 def raw_map(model: Model, batch: Batch, choice: Choice) -> "Tensor | Moments":

@@ -62,7 +62,12 @@ FORMS = {
 }
 
 
-@transformer("generic_attention", passes=one_pass, cite="chefer2021b", title="Generic attention")
+def _and_back(options: Mapping[str, Any]) -> Passes:
+    """One way back for the maps, a short one to find the tokens that the answer is read from."""
+    return Passes(forward=1, backward=2)
+
+
+@transformer("generic_attention", passes=_and_back, cite="chefer2021b", title="Generic attention")
 def generic_attention(
     model: Model,
     batch: Batch,
@@ -89,7 +94,7 @@ def generic_attention(
     return token_maps(model, batch, start, resize, combine)
 
 
-@transformer("attention_gradcam", passes=one_pass, cite="chefer2021a", title="Attention Grad-CAM")
+@transformer("attention_gradcam", passes=_and_back, cite="chefer2021a", title="Attention Grad-CAM")
 def attention_gradcam(
     model: Model, batch: Batch, *, resize: Resize = "nearest", output: Output = "logit"
 ) -> Tensor:
@@ -113,7 +118,7 @@ def attention_gradcam(
 
 
 def _two_passes(options: Mapping[str, Any]) -> Passes:
-    return Passes(forward=2, backward=2)
+    return Passes(forward=2, backward=3)
 
 
 @transformer("chefer_lrp", passes=_two_passes, cite="chefer2021a", title="Chefer LRP")

@@ -20,11 +20,12 @@ from assay.types import Batch, Model
 Steps = Annotated[int, Field(ge=2)]
 
 
-def _per_step(options: Mapping[str, Any]) -> Passes:
-    return Passes(forward=options["steps"], backward=options["steps"])
+def _steps_and(more: int) -> Callable[[Mapping[str, Any]], Passes]:
+    """Forward and back for each step; beside that back to the read tokens, and to all heads."""
+    return lambda options: Passes(forward=options["steps"], backward=options["steps"] + more)
 
 
-@transformer("bt_head", passes=_per_step, cite="chen2023", title="Bidirectional, head-wise")
+@transformer("bt_head", passes=_steps_and(2), cite="chen2023", title="Bidirectional, head-wise")
 def bt_head(
     model: Model,
     batch: Batch,
@@ -53,7 +54,7 @@ def bt_head(
     return _both_ways(model, batch, start, steps, resize, output, perceive, Attending)
 
 
-@transformer("bt_token", passes=_per_step, cite="chen2023", title="Bidirectional, token-wise")
+@transformer("bt_token", passes=_steps_and(1), cite="chen2023", title="Bidirectional, token-wise")
 def bt_token(
     model: Model,
     batch: Batch,

@@ -1,9 +1,9 @@
 """Information bottlenecks: how much of a layer, or of the input, the answer needs."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -15,7 +15,8 @@ from assay.errors import NotApplicable
 from assay.interventions import micro_batches
 from assay.methods.adversary import TOGETHER, adversary_rows, generated_mask
 from assay.methods.cam import enlarge, find_layer, outputs
-from assay.methods.statistics import usual
+from assay.methods.statistics import usual, usual_passes
+from assay.models.prepare import prepare_network
 from assay.registry import Passes, method
 from assay.tokens import hooked
 from assay.types import Batch, Model
@@ -28,13 +29,29 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 def _iba_passes(options: Mapping[str, Any]) -> Passes:
     rows = options["steps"] * options["samples"]
-    return Passes(forward=1 + rows, backward=rows)
+    return Passes(forward=1 + rows, backward=rows, once=options["estimate"])
+
+
+def _on_data(
+    passes: Callable[[Mapping[str, Any]], Passes],
+) -> Callable[[Model, Batch, Mapping[str, Any]], Passes]:
+    """The same passes, with the statistics that this network and these data take."""
+
+    def passes_on(model: Model, batch: Batch, options: Mapping[str, Any]) -> Passes:
+        _check_places(model)
+        with model.evaluating(), torch.no_grad():
+            prepare_network(model, batch.inputs[:1])  # a dry run has not looked for layers yet
+        once, finding = usual_passes(model, batch, options["layer"], options["estimate"])
+        return replace(passes(options), once=once, finding=finding)
+
+    return passes_on
 
 
 @method(
     "iba",
     needs=["gradients", "image", "spatial"],
     passes=_iba_passes,
+    passes_on=_on_data(_iba_passes),
     family="bottleneck",
     cite="schulz2020",
     title="IBA",
@@ -69,8 +86,7 @@ def iba(
     paper takes one in the middle. 1 - l is computed as the sigmoid of -a, so that nothing is
     infinite where l rounds to 1, and small layers repeat their border where they cannot mirror it.
     """
-    known = usual(model, batch, layer, estimate)
-    prior = Prior(known.mean, known.std.clamp(min=min_std), (known.active > active).to(batch.dtype))
+    prior = _prior(model, batch, layer, estimate, min_std, active)
     bits = []
     for group, output in groups(model, batch, layer, samples):
         capacity = fit(
@@ -98,13 +114,8 @@ def layer_outputs(
     """What the layer gives.
 
     Raises:
-        NotApplicable: It gives tokens, or runs several times.
+        NotApplicable: It runs several times.
     """
-    if model.cam_reshape is not None:
-        raise NotApplicable(
-            "The information bottleneck needs a layer with places; a transformer's class token "
-            "would pass beside it."
-        )
     calls: list[int] = []
     with hooked(find_layer(model, layer), lambda _, __, ___: calls.append(1)):
         found = [a[:asked] for a, _, _, asked in outputs(model, batch, layer)]
@@ -114,6 +125,14 @@ def layer_outputs(
             "pass. Name the block it belongs to with `layer=`."
         )
     return torch.cat(found).contiguous()
+
+
+def _check_places(model: Model) -> None:
+    if model.cam_reshape is not None:
+        raise NotApplicable(
+            "The information bottleneck needs a layer with places; a transformer's class token "
+            "would pass beside it."
+        )
 
 
 def spread(coarse: Tensor, batch: Batch) -> Tensor:
@@ -129,6 +148,19 @@ class Prior:
     mean: Tensor
     std: Tensor
     active: Tensor
+
+
+def _prior(
+    model: Model,
+    batch: Batch,
+    layer: str | nn.Module | None,
+    estimate: int,
+    min_std: float,
+    active: float,
+) -> Prior:
+    _check_places(model)
+    known = usual(model, batch, layer, estimate)
+    return Prior(known.mean, known.std.clamp(min=min_std), (known.active > active).to(batch.dtype))
 
 
 def fit(
@@ -222,13 +254,14 @@ def _giving(module: nn.Module, instead: Tensor) -> AbstractContextManager[None]:
 def _input_passes(options: Mapping[str, Any]) -> Passes:
     fits = (options["feature_steps"] + options["steps"]) * options["samples"]
     seen, back = adversary_rows(options["synthetic"], options["epochs"])
-    return Passes(forward=1 + fits + seen, backward=fits + back)
+    return Passes(forward=1 + fits + seen, backward=fits + back, once=options["estimate"])
 
 
 @method(
     "input_iba",
     needs=["gradients", "image", "spatial"],
     passes=_input_passes,
+    passes_on=_on_data(_input_passes),
     family="bottleneck",
     cite="zhang2021",
     title="InputIBA",
@@ -268,8 +301,7 @@ def input_iba(
     `variant: code` mixes by its nats, which are no share. Noise is standard normal in the network's
     own input units, so that inputs should be normalised. As there, a is read after the last step.
     """
-    known = usual(model, batch, layer, estimate)
-    prior = Prior(known.mean, known.std.clamp(min=min_std), (known.active > active).to(batch.dtype))
+    prior = _prior(model, batch, layer, estimate, min_std, active)
     maps = []
     for group, output in groups(model, batch, layer, TOGETHER):
         passed, capacity = fit(

@@ -76,11 +76,17 @@ def passes_of(options: Mapping[str, Any]) -> Passes:
     return choose_one("method", options["of"]).passes
 
 
+def passes_on_of(model: Model, batch: Batch, options: Mapping[str, Any]) -> Passes:
+    """The same under a model."""
+    return choose_one("method", options["of"]).passes_on(model, batch)
+
+
 @method(
     "shuffled",
     control="other",
     needs=needs_of,
     passes=passes_of,
+    passes_on=passes_on_of,
     family="controls",
     title="Shuffled",
 )

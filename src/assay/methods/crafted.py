@@ -13,7 +13,7 @@ from torch import Tensor
 
 from assay.errors import NotApplicable
 from assay.methods import attribute
-from assay.methods.controls import MethodChoice, needs_of, passes_of
+from assay.methods.controls import MethodChoice, needs_of, passes_of, passes_on_of
 from assay.registry import method
 from assay.spec import choose_one
 from assay.types import Batch, Model
@@ -27,6 +27,7 @@ SIDE = 60 / 224  # of SoCo's square, as a share of the image's side
     control="other",
     needs=lambda options: {"image"} | needs_of(options),
     passes=passes_of,
+    passes_on=passes_on_of,
     family="crafted",
     cite="li2024soco",
     title="Rectangle",
@@ -75,6 +76,7 @@ def _start(mass: Tensor, length: int) -> int:
     control="other",
     needs=lambda options: {"image"} | needs_of(options),
     passes=passes_of,
+    passes_on=passes_on_of,
     family="crafted",
     cite="li2024soco",
     title="Pooled bands",

@@ -125,7 +125,7 @@ def _starts(model: Model, batch: Batch, baseline: FillChoice, draws: int) -> Ite
 
 def _per_step(options: Mapping[str, Any]) -> Passes:
     if options["steps"] == "auto":
-        return Passes(forward=None, backward=None)
+        return Passes(forward=None, backward=None, by="until it adds up")
     rows = options["steps"] * options["draws"]
     return Passes(forward=rows, backward=rows)
 

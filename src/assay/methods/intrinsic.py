@@ -83,7 +83,8 @@ def bcos(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
     "bagnet",
     needs=["image", "bagnet"],
     noise=True,
-    passes=lambda options: Passes(forward=None),  # the square of the network's stride
+    passes=lambda options: Passes(forward=None, by="stride²"),
+    passes_on=lambda model, batch, options: Passes(forward=int(model.net.stride) ** 2),
     family="intrinsic",
     cite="brendel2019",
     title="BagNet",

@@ -26,7 +26,7 @@ Spread = Literal["full", "share"]
 def _one_row_a_cell(options: Mapping[str, Any]) -> Passes:
     name, chosen = pick(options["units"])
     if name != "grid":
-        return Passes(forward=None)
+        return Passes(forward=None, by="units")
     return Passes(forward=get("units", "grid").configure(chosen)["side"] ** 2)
 
 

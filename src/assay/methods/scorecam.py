@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from assay.errors import NotApplicable
-from assay.interventions import engine_of
+from assay.interventions import counter_of, engine_of
 from assay.methods.cam import enlarge, outputs
 from assay.methods.gradients import Output
 from assay.models.prepare import prepare_network
@@ -101,7 +101,7 @@ def _head(
 @method(
     "scorecam",
     needs=["image", "spatial"],
-    passes=lambda options: Passes(forward=None),
+    passes=lambda options: Passes(forward=None, by="channels + 1"),
     intervenes=lambda batch, options: ("channel masks",),
     family="cam",
     cite="wang2020",
@@ -129,7 +129,10 @@ def scorecam(
     """
     with model.evaluating():
         prepare_network(model, batch.inputs[:1])  # a dry run comes here first
-    found = [a[:asked] for a, _, _, asked in outputs(model, batch, layer)]
+    found, count = [], counter_of(batch)
+    for part, _, _, asked in outputs(model, batch, layer):
+        found.append(part[:asked])
+        count(asked)
     activation = torch.cat(found)  # [B, K, h, w]
     nothing = all_absent(batch, fill)
 

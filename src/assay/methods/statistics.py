@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import NotApplicable
+from assay.interventions import counter_of
 from assay.methods.cam import find_layer, outputs
 from assay.types import Batch, Model
 
@@ -35,9 +36,7 @@ def usual(model: Model, batch: Batch, layer: str | nn.Module | None, n: int) -> 
         InputError: The batch belongs to no dataset.
         NotApplicable: There is only one sample.
     """
-    chosen = batch.reference_ids(n)
-    if len(chosen) < 2:
-        raise NotApplicable("The spread of a layer's units needs at least two samples.")
+    chosen = _chosen(batch, n)
     key = _key(model, batch, layer, chosen)
     if key in _ESTIMATES:
         _ESTIMATES.move_to_end(key)
@@ -56,6 +55,21 @@ def usual(model: Model, batch: Batch, layer: str | nn.Module | None, n: int) -> 
     return found
 
 
+def usual_passes(
+    model: Model, batch: Batch, layer: str | nn.Module | None, n: int
+) -> tuple[int, str]:
+    """The forward passes of such statistics, and what tells them from others."""
+    chosen = _chosen(batch, n)
+    return len(chosen), _key(model, batch, layer, chosen)
+
+
+def _chosen(batch: Batch, n: int) -> list[str]:
+    found = batch.reference_ids(n)
+    if len(found) < 2:
+        raise NotApplicable("The spread of a layer's units needs at least two samples.")
+    return found
+
+
 def _key(model: Model, batch: Batch, layer: str | nn.Module | None, chosen: list[str]) -> str:
     module = find_layer(model, layer)
     name = next((n for n, m in model.net.named_modules() if m is module), "")
@@ -71,6 +85,7 @@ def _estimate(
     total: Tensor | float = 0.0
     square: Tensor | float = 0.0
     active: Tensor | float = 0.0
+    count = counter_of(batch)
     for start in range(0, len(chosen), model.micro_batch):
         some = batch.others(chosen[start : start + model.micro_batch])
         for given, _, _, asked in outputs(model, some, layer):
@@ -78,6 +93,7 @@ def _estimate(
             total = total + units.sum(0)
             square = square + units.square().sum(0)
             active = active + (units != 0).sum(0)
+            count(asked)
     mean = torch.as_tensor(total) / len(chosen)
     variance = (torch.as_tensor(square) - len(chosen) * mean.square()) / (len(chosen) - 1)
     parts = (mean, variance.clamp(min=0).sqrt(), torch.as_tensor(active) / len(chosen))

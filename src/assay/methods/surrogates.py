@@ -139,7 +139,7 @@ def _sets_asked(options: Mapping[str, Any]) -> Passes:
     """The clean answer is at hand."""
     name, chosen = pick(options["units"] or {"grid": {"side": CELLS}})
     if name != "grid":
-        return Passes(forward=None)
+        return Passes(forward=None, by="units")
     side = get("units", "grid").configure(chosen)["side"]
     return Passes(forward=_Game(side**2, options["samples"]).sets + 1)
 

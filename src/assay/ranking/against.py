@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from assay.errors import unknown
-from assay.ranking.blocks import Block, Entry, read_blocks
+from assay.ranking.blocks import Block, Entry, Range, read_blocks
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Key, Outcome
 
@@ -18,6 +18,7 @@ def against(
     scores: pa.Table,
     control: str,
     outcomes: Mapping[Key, Outcome] | None = None,
+    ranges: Mapping[str, Range] | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Give the paired difference of every method to a control under every protocol.
@@ -26,6 +27,7 @@ def against(
         scores: The `scores` of a run.
         control: Label of the method held against.
         outcomes: What protocols that judge whole sets judge by.
+        ranges: Where a protocol's score can lie, by its label.
         **options: Keywords of `mean_interval`: level, resamples, seed.
 
     Returns:
@@ -38,7 +40,7 @@ def against(
         raise unknown("method of this run", control, labels)
     return [
         _row(block, entry, reference, options)
-        for block in read_blocks(scores, outcomes)
+        for block in read_blocks(scores, outcomes, ranges)
         for reference in _named(block.entries, control)
         for entry in block.entries
         if entry.method != control and entry.values

@@ -29,6 +29,8 @@ COLUMNS = (
 )  # fmt: skip
 
 Row = Mapping[str, Any]
+Range = tuple[float, float]
+UNBOUNDED: Range = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Block:
     higher_is_better: bool
     groups: Mapping[str, str]
     entries: Sequence[Entry]
+    range: Range = UNBOUNDED  # of one score, and so of means and numbers of sets
 
     @property
     def ranked(self) -> list[Entry]:
@@ -94,8 +97,10 @@ class Block:
         samples = sorted(entry.values)
         groups = self.groups_of(samples)
         if entry.outcome is None:
-            return mean_interval([entry.values[s] for s in samples], groups, **options)
-        return set_interval(self.statistic([entry], samples), groups, **options)
+            found = mean_interval([entry.values[s] for s in samples], groups, **options)
+        else:
+            found = set_interval(self.statistic([entry], samples), groups, **options)
+        return found.within(*self.range)
 
     def difference(self, entry: Entry, other: Entry, options: Mapping[str, Any]) -> Interval:
         """Give one entry's score minus another's, on the samples of both."""
@@ -103,16 +108,26 @@ class Block:
         groups = self.groups_of(samples)
         if not self.judges_sets:
             paired = [entry.values[s] - other.values[s] for s in samples]
-            return mean_interval(paired, groups, **options)
-        both = self.statistic([entry, other], samples)
-        return set_interval(lambda w: both(w) @ np.array([[1.0], [-1.0]]), groups, **options)
+            found = mean_interval(paired, groups, **options)
+        else:
+            both = self.statistic([entry, other], samples)
+            minus = np.array([[1.0], [-1.0]])
+            found = set_interval(lambda weights: both(weights) @ minus, groups, **options)
+        return found.within(-self._width, self._width)
 
     def differences(self, entries: Sequence[Entry], options: Mapping[str, Any]) -> Differences:
         """Compare all pairs of entries on the common samples."""
         groups = self.groups_of(self.common)
         if not self.judges_sets:
-            return paired_differences(self.matrix(entries), groups, **options)
-        return set_differences(self.statistic(entries, self.common), groups, **options)
+            found = paired_differences(self.matrix(entries), groups, **options)
+        else:
+            found = set_differences(self.statistic(entries, self.common), groups, **options)
+        return found.within(self._width)
+
+    @property
+    def _width(self) -> float:
+        least, most = self.range
+        return most - least
 
     def statistic(self, entries: Sequence[Entry], samples: Sequence[str]) -> Statistic:
         """Give the function from weights of samples [b, n] to the entries' scores [b, m]."""
@@ -132,12 +147,17 @@ class Block:
         return [self.groups[sample] for sample in samples]
 
 
-def read_blocks(scores: pa.Table, outcomes: Mapping[Key, Outcome] | None = None) -> list[Block]:
+def read_blocks(
+    scores: pa.Table,
+    outcomes: Mapping[Key, Outcome] | None = None,
+    ranges: Mapping[str, Range] | None = None,
+) -> list[Block]:
     """Split the headline rows of a scores table by dataset, model, checkpoint and protocol.
 
     Args:
         scores: The `scores` of a run.
         outcomes: What protocols that judge whole sets judge by.
+        ranges: Where a protocol's score can lie, by its label; anywhere where nothing is said.
 
     Returns:
         The blocks, sorted by dataset, model, checkpoint and protocol.
@@ -148,7 +168,11 @@ def read_blocks(scores: pa.Table, outcomes: Mapping[Key, Outcome] | None = None)
     split: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
     for row in scores.filter(scores["headline"]).select(list(COLUMNS)).to_pylist():
         split[row["dataset"], row["model"], row["checkpoint"], row["protocol"]].append(row)
-    return [_block(key, split[key], outcomes or {}) for key in sorted(split)]
+    known = ranges or {}
+    return [
+        replace(_block(key, split[key], outcomes or {}), range=known.get(key[3], UNBOUNDED))
+        for key in sorted(split)
+    ]
 
 
 def model_of(block: Block) -> tuple[str, str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,15 @@ class Interval:
     high: float
     n_groups: int
 
+    def within(self, least: float, most: float) -> Interval:
+        """Give the part of it where the number can lie at all.
+
+        Student's and the bootstrap's ends know nothing of a score's range. What is cut off was
+        impossible, so the rest covers the true number as often as the whole did.
+        """
+        low, high = max(self.low, min(least, self.mean)), min(self.high, max(most, self.mean))
+        return replace(self, low=low, high=high)
+
 
 @dataclass(frozen=True)
 class Differences:
@@ -44,6 +53,12 @@ class Differences:
     low: Floats
     high: Floats
     n_groups: int
+
+    def within(self, most: float) -> Differences:
+        """Give the parts of them where differences of at most this much can lie."""
+        most_here = np.maximum(most, np.abs(self.mean))
+        low, high = np.maximum(self.low, -most_here), np.minimum(self.high, most_here)
+        return replace(self, low=low, high=high)
 
 
 def mean_interval(

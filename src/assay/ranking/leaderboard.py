@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from assay.ranking import table
-from assay.ranking.blocks import model_of, read_blocks
+from assay.ranking.blocks import Range, model_of, read_blocks
 from assay.ranking.overall import model_order
 from assay.ranking.rows import block_rows
 from assay.ranking.sets import Key, Outcome
@@ -70,6 +70,7 @@ def leaderboard(
     *,
     controls: Mapping[str, str],
     outcomes: Mapping[Key, Outcome] | None = None,
+    ranges: Mapping[str, Range] | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -85,6 +86,7 @@ def leaderboard(
             floor) or `other` (shown and ranked per protocol, neither floor nor in the overall
             order: an oracle cannot be recommended).
         outcomes: What protocols that judge whole sets judge by.
+        ranges: Where a protocol's score can lie, by its label: no interval goes beyond.
         level: Nominal coverage of the intervals.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
@@ -96,7 +98,7 @@ def leaderboard(
     if unknown:
         raise ValueError(f"Expected kinds of `controls` among {list(KINDS)}, got {unknown}.")
     options: dict[str, Any] = {"level": level, "resamples": resamples, "seed": seed}
-    blocks = read_blocks(scores, outcomes)
+    blocks = read_blocks(scores, outcomes, ranges)
     rows = [row for block in blocks for row in block_rows(block, controls, options)]
     overall: list[dict[str, Any]] = []
     left_out: list[dict[str, Any]] = []

@@ -15,6 +15,7 @@ from assay.removal.imputation import noisy_linear as noisy_linear
 from assay.types import Batch
 
 FillChoice = Annotated[Any, Nested("fill")]
+IMPUTING = "noisy_linear"  # the fill that solves for pixels: it costs as much as a small network
 
 # (features, absent [n, P], samples [n]) -> inputs [n, ...]
 Removal = Callable[[Features, Tensor, Tensor], Tensor]
@@ -71,6 +72,11 @@ def fill_key(batch: Batch, fill: FillChoice) -> str:
     name, options = pick(fill)
     plugin = get("fill", name)
     return f"{name}.{plugin.version}{plugin.code}({identity(plugin.configure(options))})"
+
+
+def imputes(fill: FillChoice | None) -> bool:
+    """Whether absent pixels are solved for."""
+    return fill is not None and not isinstance(fill, Tensor) and pick(fill)[0] == IMPUTING
 
 
 def _given(batch: Batch, value: Tensor) -> Tensor:

@@ -58,7 +58,12 @@ def methods(manifest: About, cells: Sequence[About]) -> list[Card]:
         mine = [c for c in cells if c["method"] == label]
         seconds = sum(float(c.get("seconds") or 0) for c in mine)
         forwards = sum(int(c.get("forwards") or 0) for c in mine)
-        passes = f"{_plain(about.get('forward'))} forward, {_plain(about.get('backward'))} backward"
+        forward, backward = (
+            _plain(about.get("by") if about.get(way) is None else about[way])
+            for way in ("forward", "backward")
+        )
+        once = f" and {about['once']:,} once" if about.get("once") else ""
+        passes = f"{forward}{once} forward, {backward} backward"
         rows = [
             ("passes per sample", passes),
             ("explaining", _explaining(mine, manifest)),

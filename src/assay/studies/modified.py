@@ -66,6 +66,11 @@ def _passes(options: Mapping[str, Any]) -> Passes:
     return choose_one("method", options["of"]).passes
 
 
+def _passes_on(model: Model, batch: Batch, options: Mapping[str, Any]) -> Passes:
+    return choose_one("method", options["of"]).passes_on(model, batch)
+
+
 vars(modified)["__assay__"] = Method(
-    "modified", modified, needs=_needs, passes=_passes, control="other", family="controls"
-)
+    "modified", modified, needs=_needs, passes=_passes, passes_on=_passes_on, control="other",
+    family="controls",
+)  # fmt: skip
