@@ -18,41 +18,10 @@ from assay.models.prepare import prepare_network
 from assay.models.token_classifier import Vocabulary
 from assay.registry import get
 from assay.types import Model, Tokenize
+from squeezenet import SEEN, LooseFire, trained_squeezenet
 
 SAMPLES = 2
 SIDE = 64  # of photographs: small enough to be quick, large enough for every network here
-
-
-class Fire(nn.Module):
-    """Fewer channels, then two ways that are joined."""
-
-    def __init__(self, channels: int, squeezed: int, expanded: int) -> None:
-        super().__init__()
-        self.squeeze = nn.Conv2d(channels, squeezed, 1)
-        self.expand1x1 = nn.Conv2d(squeezed, expanded, 1)
-        self.expand3x3 = nn.Conv2d(squeezed, expanded, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.squeeze(x))
-        return torch.cat([self.expand1x1(x).relu_(), self.expand3x3(x).relu_()], 1)
-
-
-class SqueezeNet(nn.Module):
-    """SqueezeNet 1.0; class scores are taken before the last ReLU, which makes most of them 0."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        pool = lambda: nn.MaxPool2d(3, 2, ceil_mode=True)  # noqa: E731
-        self.features = nn.Sequential(
-            nn.Conv2d(3, 96, 7, 2), nn.ReLU(True), pool(),
-            Fire(96, 16, 64), Fire(128, 16, 64), Fire(128, 32, 128), pool(),
-            Fire(256, 32, 128), Fire(256, 48, 192), Fire(384, 48, 192), Fire(384, 64, 256), pool(),
-            Fire(512, 64, 256),
-        )  # fmt: skip
-        self.classifier = nn.Sequential(nn.Dropout(), nn.Conv2d(512, 1000, 1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.features(x)).mean((2, 3))
 
 
 class SmallVGG(nn.Module):
@@ -137,12 +106,8 @@ def lite0(shared: Path) -> World:
 
 
 def squeezenet(shared: Path) -> World:
-    net = SqueezeNet().eval()
-    file = shared / "weights" / "imagenet-squeezenet" / "squeezenet1_0_deepcompressed.safetensors"
-    net.load_state_dict(load_file(file))
-    model = assay.model(
-        net, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), size=SIDE, name="squeezenet"
-    )
+    net = trained_squeezenet(shared, LooseFire)
+    model = assay.model(net, size=SIDE, name="squeezenet", **SEEN)
     return _images(model, _photographs(shared, model))
 
 
