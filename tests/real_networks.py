@@ -168,6 +168,7 @@ def _photographs(shared: Path, model: Model) -> Tensor:
 
 
 def _images(model: Model, x: Tensor) -> World:
+    model.micro_batch = SAMPLES  # what is larger is filled with padding
     with model.evaluating(), torch.no_grad():
         prepare_network(model, x[:1])
         y = model.logits(x).argmax(1)
@@ -180,6 +181,7 @@ def _texts(model: Model, texts: list[str]) -> World:
     if not isinstance(model.prepare, Tokenize):
         raise TypeError("Expected a model of texts.")
     ids = padded(model, texts)
+    model.micro_batch = SAMPLES
     with model.evaluating(), torch.no_grad():
         prepare_network(model, ids[:1])
         y = model.logits(ids).argmax(1)

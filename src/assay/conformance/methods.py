@@ -5,6 +5,8 @@ the method does not apply. Methods of this package must agree in every bit; othe
 the network as they like, up to rounding.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -28,18 +30,27 @@ from assay.interventions import engine_of
 from assay.methods import attribute, raw_map
 from assay.registry import Passes
 from assay.spec import Choice, choose_one
-from assay.types import Batch
+from assay.types import Batch, Model
 
 ROUNDING = 1e-4  # of a method's largest value, for methods from outside
 
 # A method named without options is tried with these: its rules hold at any, and a check takes many
 # runs of five small samples.
 CHEAP: dict[str, dict[str, Any]] = {
-    "lime": {"samples": 100},
-    "kernel_shap": {"samples": 100},
+    "lime": {"samples": 40},
+    "kernel_shap": {"samples": 40},
     "extremal_perturbation": {"steps": 5},
     "iba": {"steps": 3, "samples": 3},
     "input_iba": {"steps": 3, "samples": 3, "feature_steps": 2, "epochs": 1, "synthetic": 10},
+    **{name: {"steps": 3} for name in ("integrated_gradients", "integrated_gradients_uniform")},
+    **{name: {"steps": 2, "noise": {"samples": 2}} for name in ("ig_sg", "ig_sg_sq", "ig_var")},
+    **{
+        name: {"noise": {"samples": 2}}
+        for name in ("smoothgrad", "smoothgrad_sq", "vargrad", "ixg_sg")
+    },
+    **{name: {"masks": 12, "side": 4} for name in ("rise", "rise_uniform")},
+    **{name: {"of": {"integrated_gradients": {"steps": 3}}} for name in ("rect", "pooling")},
+    **{name: {"steps": 3} for name in ("bt_head", "bt_token")},
 }
 
 
@@ -122,16 +133,16 @@ def a_seed_decides(world: World, item: Any) -> None:
 def passes_are_as_declared(world: World, item: Any) -> None:
     """The network passes are as many as `passes` declares, with the engine of a run at hand."""
     choice, rows = choose(item), []
-    world.model.micro_batch = 1
-    explain(world, item)
-    engine = engine_of(world.model, world.batch)
-    asked = engine.counter.rows
-    net = world.model.prepared.net if choice.intervening else world.model.net
-    handle = net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
-    try:
-        explain(world, item, engine.lent())
-    finally:
-        handle.remove()
+    with _one_by_one(world.model):
+        explain(world, item)
+        engine = engine_of(world.model, world.batch)
+        asked = engine.counter.rows
+        net = world.model.prepared.net if choice.intervening else world.model.net
+        handle = net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
+        try:
+            explain(world, item, engine.lent())
+        finally:
+            handle.remove()
     declared, samples = choice.passes, len(world.batch)
     if choice.intervening and sum(rows) != engine.counter.rows - asked:
         raise Fault("it asks the network beside the engine")
@@ -148,12 +159,11 @@ def passes_are_as_declared(world: World, item: Any) -> None:
 
 def its_check_is_whole(world: World, item: Any) -> None:
     """Where it says what its formula promises: one number a map, at the passes it declares."""
-    choice, rows = choose_one("method", item), []
+    choice, rows = choose(item), []
     if choice.check is None:
         raise NotApplicable("promises nothing that could be checked")
     explain(world, item)  # says what the world lacks
-    world.model.micro_batch = 1
-    with world.model.evaluating(), torch.no_grad():
+    with _one_by_one(world.model), world.model.evaluating(), torch.no_grad():
         raw = raw_map(world.model, world.batch, choice)
         handle = world.model.net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
         try:
@@ -165,6 +175,16 @@ def its_check_is_whole(world: World, item: Any) -> None:
     declared = choice.check.passes(choice.options)
     if sum(rows) != declared * len(world.batch):
         raise Fault(f"declares {declared} passes for its check, makes {sum(rows) / len(found):g}")
+
+
+@contextlib.contextmanager
+def _one_by_one(model: Model) -> Iterator[None]:
+    """No row is padding, so those the network sees are those asked for."""
+    before, model.micro_batch = model.micro_batch, 1
+    try:
+        yield
+    finally:
+        model.micro_batch = before
 
 
 def _same(one: Tensor, other: Tensor, item: Any) -> bool:
