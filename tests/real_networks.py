@@ -18,41 +18,11 @@ from assay.models.prepare import prepare_network
 from assay.models.token_classifier import Vocabulary
 from assay.registry import get
 from assay.types import Model, Tokenize
+from squeezenet import SEEN, LooseFire, trained_squeezenet
 
+WEIGHTS = Path(__file__).parent / "weights"  # of `benchmarks/train_small.py`, on CIFAR-10
 SAMPLES = 2
 SIDE = 64  # of photographs: small enough to be quick, large enough for every network here
-
-
-class Fire(nn.Module):
-    """Fewer channels, then two ways that are joined."""
-
-    def __init__(self, channels: int, squeezed: int, expanded: int) -> None:
-        super().__init__()
-        self.squeeze = nn.Conv2d(channels, squeezed, 1)
-        self.expand1x1 = nn.Conv2d(squeezed, expanded, 1)
-        self.expand3x3 = nn.Conv2d(squeezed, expanded, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.squeeze(x))
-        return torch.cat([self.expand1x1(x).relu_(), self.expand3x3(x).relu_()], 1)
-
-
-class SqueezeNet(nn.Module):
-    """SqueezeNet 1.0; class scores are taken before the last ReLU, which makes most of them 0."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        pool = lambda: nn.MaxPool2d(3, 2, ceil_mode=True)  # noqa: E731
-        self.features = nn.Sequential(
-            nn.Conv2d(3, 96, 7, 2), nn.ReLU(True), pool(),
-            Fire(96, 16, 64), Fire(128, 16, 64), Fire(128, 32, 128), pool(),
-            Fire(256, 32, 128), Fire(256, 48, 192), Fire(384, 48, 192), Fire(384, 64, 256), pool(),
-            Fire(512, 64, 256),
-        )  # fmt: skip
-        self.classifier = nn.Sequential(nn.Dropout(), nn.Conv2d(512, 1000, 1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.features(x)).mean((2, 3))
 
 
 class SmallVGG(nn.Module):
@@ -123,11 +93,19 @@ def sentiment(shared: Path) -> Model:
 
 def resnet20(shared: Path) -> World:
     weights = shared / "weights" / "cifar10-resnet" / "cifar10_resnet20.safetensors"
-    model = get("model", "cifar_resnet20").function(weights=str(weights))
-    images = get("dataset", "parquet").function(
-        path=str(shared / "cifar10" / "cifar10_test_lossless.parquet")
-    )
-    return _images(model, images.batch(images.ids[:SAMPLES], model.prepare).inputs)
+    return _cifar(shared, "cifar_resnet20", weights)
+
+
+def trained_vit(shared: Path) -> World:
+    return _cifar(shared, "small_vit", WEIGHTS / "small_vit_cifar10.safetensors")
+
+
+def trained_bcos(shared: Path) -> World:
+    return _cifar(shared, "bcos_resnet", WEIGHTS / "bcos_resnet20_cifar10.safetensors")
+
+
+def trained_bagnet(shared: Path) -> World:
+    return _cifar(shared, "bagnet", WEIGHTS / "bagnet9_cifar10.safetensors")
 
 
 def lite0(shared: Path) -> World:
@@ -137,12 +115,8 @@ def lite0(shared: Path) -> World:
 
 
 def squeezenet(shared: Path) -> World:
-    net = SqueezeNet().eval()
-    file = shared / "weights" / "imagenet-squeezenet" / "squeezenet1_0_deepcompressed.safetensors"
-    net.load_state_dict(load_file(file))
-    model = assay.model(
-        net, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), size=SIDE, name="squeezenet"
-    )
+    net = trained_squeezenet(shared, LooseFire)
+    model = assay.model(net, size=SIDE, name="squeezenet", **SEEN)
     return _images(model, _photographs(shared, model))
 
 
@@ -180,12 +154,37 @@ def bert(shared: Path) -> World:
     return _texts(assay.model(net, prepare=replace(prepare, tokens=told), name="bert"), texts)
 
 
+def small_bcos(shared: Path) -> World:
+    model = get("model", "bcos_resnet").function(depth=8, width=6, seed=1)
+    return _images(model, _noise(16).sigmoid())
+
+
+def small_bagnet(shared: Path) -> World:
+    return _images(get("model", "bagnet").function(field=5, width=4, seed=1), _noise(16))
+
+
 def minilm(shared: Path) -> World:
     return _texts(sentiment(shared), make_texts(SAMPLES)[0])
 
 
-TRAINED: tuple[Callable[[Path], World], ...] = (resnet20, lite0, squeezenet, minilm)
-RANDOM: tuple[Callable[[Path], World], ...] = (small_vgg, vit, bert)
+TRAINED: tuple[Callable[[Path], World], ...] = (
+    resnet20, lite0, squeezenet, minilm, trained_vit, trained_bcos, trained_bagnet,
+)  # fmt: skip
+RANDOM: tuple[Callable[[Path], World], ...] = (small_vgg, vit, bert, small_bcos, small_bagnet)
+# There for the methods that need their kind; others have plainer networks.
+MADE_FOR = {
+    trained_vit: "attention", trained_bcos: "bcos", small_bcos: "bcos", trained_bagnet: "bagnet",
+    small_bagnet: "bagnet",
+}  # fmt: skip
+
+
+def _cifar(shared: Path, name: str, weights: Path) -> World:
+    """A network for CIFAR-10 on its first test images."""
+    model = get("model", name).function(weights=str(weights))
+    images = get("dataset", "parquet").function(
+        path=str(shared / "cifar10" / "cifar10_test_lossless.parquet")
+    )
+    return _images(model, images.batch(images.ids[:SAMPLES], model.prepare).inputs)
 
 
 def _noise(side: int) -> Tensor:
@@ -203,6 +202,7 @@ def _photographs(shared: Path, model: Model) -> Tensor:
 
 
 def _images(model: Model, x: Tensor) -> World:
+    model.micro_batch = SAMPLES  # what is larger is filled with padding
     with model.evaluating(), torch.no_grad():
         prepare_network(model, x[:1])
         y = model.logits(x).argmax(1)
@@ -215,6 +215,7 @@ def _texts(model: Model, texts: list[str]) -> World:
     if not isinstance(model.prepare, Tokenize):
         raise TypeError("Expected a model of texts.")
     ids = padded(model, texts)
+    model.micro_batch = SAMPLES
     with model.evaluating(), torch.no_grad():
         prepare_network(model, ids[:1])
         y = model.logits(ids).argmax(1)

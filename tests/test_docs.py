@@ -177,3 +177,11 @@ def test_the_site_builds_strictly_and_fetches_nothing(reference, tmp_path):
     assert "incremental_deletion" in page
     loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?:[^"]+)"', page)
     assert not loaded
+
+
+def test_the_gallery_shows_every_method():
+    """All but maps read from a file."""
+    strips = DOCS / "images" / "gallery"
+    methods = [p.name for p in PLUGINS if p.kind == "method" and p.name != "maps"]
+    missing = [name for name in methods if not (strips / f"{name}.jpg").is_file()]
+    assert not missing, f"`make gallery` draws {', '.join(missing)}"

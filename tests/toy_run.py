@@ -44,7 +44,7 @@ def toy_net() -> Model:
 
 
 @registry.method("slow_random", control="other")
-def slow_random(model: Model, batch: Batch, *, pause: float = 0.5) -> torch.Tensor:
+def slow_random(model: Model, batch: Batch, *, pause: float = 0.2) -> torch.Tensor:
     """Noise that takes its time, so that a test can interrupt."""
     time.sleep(pause)
     return batch.draw("slow", batch.map_shape)

@@ -5,6 +5,8 @@ import torch
 from torch.nn import functional
 
 import assay
+from assay import registry
+from assay.conformance.methods import CHEAP
 from small_worlds import make_images, make_net
 
 
@@ -85,3 +87,25 @@ def test_uniform_integrated_gradients_are_complete_from_their_baseline(world):
         change = (net(x) - net(start)).gather(1, y[:, None])[:, 0]
     scale = change.abs().max().item()
     assert maps.sum((1, 2)).numpy() == pytest.approx(change.numpy(), abs=0.02 * scale)
+
+
+@pytest.mark.parametrize(
+    "name", [m.name for m in registry.everything("method") if "layer" in m.options]
+)
+def test_a_layer_is_given_by_name_or_as_a_module(name):
+    """For every method that looks at one; another layer shows something else."""
+    net, (x, y) = make_net(), make_images(2)
+
+    def explain(layer) -> torch.Tensor:
+        return assay.explain(net, x, y, name, layer=layer, **CHEAP.get(name, {}))
+
+    last = explain("relu2")
+    assert last.abs().amax((1, 2)).min() > 0
+    assert torch.equal(explain(net.relu2), last)
+    if name == "cam":  # it reads the weights of the head, which the other layer does not feed
+        for layer in ("relu1", net.relu1):
+            with pytest.raises(assay.NotApplicable, match="not that of the layer it reads"):
+                explain(layer)
+    else:
+        assert torch.equal(explain(net.relu1), explain("relu1"))
+        assert not torch.allclose(explain("relu1"), last)

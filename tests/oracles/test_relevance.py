@@ -21,14 +21,8 @@ from assay.data.memory import as_dataset
 from assay.methods.deeplift import deeplift
 from assay.models.shim import ensure_torchvision
 from assay.types import Model
-from oracles.networks import (
-    LooseFire,
-    Sum,
-    WindowedPool,
-    load_squeezenet,
-    plain_resnet,
-    squeezenet,
-)
+from oracles.networks import Sum, WindowedPool, inner_pool, plain_resnet
+from squeezenet import LooseFire, trained_squeezenet
 
 captum_attr = pytest.importorskip("captum.attr")
 pytestmark = pytest.mark.filterwarnings("ignore")  # captum warns of its hooks
@@ -58,17 +52,13 @@ def residual(resnet):
 @pytest.fixture(scope="module")
 def squeezed(shared, resnet):
     """SqueezeNet full of functions in place, two images, and the network written out."""
-    folder = shared / "weights" / "imagenet-squeezenet"
-    weights = folder / "squeezenet1_0_deepcompressed.safetensors"
-    if not weights.is_file():
-        pytest.skip(f"needs {weights.name}")
-    net = load_squeezenet(squeezenet(LooseFire), weights)
+    net = trained_squeezenet(shared, LooseFire, inner_pool).double()
     x = F.interpolate(resnet.x[:2].double(), (63, 63), mode="bilinear")
     x += 0.01 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))  # breaks ties
     y = net(x.clone()).argmax(1)
 
-    def written_out(pool=lambda: nn.MaxPool2d(3, 2)):
-        twin = load_squeezenet(squeezenet(pool=pool), weights)
+    def written_out(pool=inner_pool):
+        twin = trained_squeezenet(shared, pool=pool).double()
         assert relative(twin(x), net(x.clone())) < 1e-10
         return twin
 

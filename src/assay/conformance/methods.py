@@ -5,6 +5,8 @@ the method does not apply. Methods of this package must agree in every bit; othe
 the network as they like, up to rounding.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -29,18 +31,27 @@ from assay.interventions import engine_of
 from assay.methods import attribute, raw_map
 from assay.registry import Passes
 from assay.spec import Choice, choose_one
-from assay.types import Batch
+from assay.types import Batch, Model
 
 ROUNDING = 1e-4  # of a method's largest value, for methods from outside
 
 # A method named without options is tried with these: its rules hold at any, and a check takes many
 # runs of five small samples.
 CHEAP: dict[str, dict[str, Any]] = {
-    "lime": {"samples": 100},
-    "kernel_shap": {"samples": 100},
+    "lime": {"samples": 40},
+    "kernel_shap": {"samples": 40},
     "extremal_perturbation": {"steps": 5},
     "iba": {"steps": 3, "samples": 3},
     "input_iba": {"steps": 3, "samples": 3, "feature_steps": 2, "epochs": 1, "synthetic": 10},
+    **{name: {"steps": 3} for name in ("integrated_gradients", "integrated_gradients_uniform")},
+    **{name: {"steps": 2, "noise": {"samples": 2}} for name in ("ig_sg", "ig_sg_sq", "ig_var")},
+    **{
+        name: {"noise": {"samples": 2}}
+        for name in ("smoothgrad", "smoothgrad_sq", "vargrad", "ixg_sg")
+    },
+    **{name: {"masks": 12, "side": 4} for name in ("rise", "rise_uniform")},
+    **{name: {"of": {"integrated_gradients": {"steps": 3}}} for name in ("rect", "pooling")},
+    **{name: {"steps": 3} for name in ("bt_head", "bt_token")},
 }
 
 
@@ -123,13 +134,13 @@ def a_seed_decides(world: World, item: Any) -> None:
 def passes_are_as_declared(world: World, item: Any) -> None:
     """The network passes are as many as `passes` declares, with the engine of a run at hand."""
     choice, samples = choose(item), len(world.batch)
-    world.model.micro_batch = 1
-    explain(world, item)
-    engine = engine_of(world.model, world.batch)
-    before = engine.counter.rows
-    with counting(world.model.net, world.model.prepared.net) as made:
-        explain(world, item, engine.lent())
-    declared, counted = choice.passes_on(world.model, world.batch), engine.counter.rows - before
+    with _one_by_one(world.model):
+        explain(world, item)
+        engine = engine_of(world.model, world.batch)
+        before = engine.counter.rows
+        with counting(world.model.net, world.model.prepared.net) as made:
+            explain(world, item, engine.lent())
+        declared, counted = choice.passes_on(world.model, world.batch), engine.counter.rows - before
     if choice.plugin.own and declared == Passes() and made.forward:
         each = made.forward / samples
         raise NotApplicable(f"declares no `passes`; it makes {each:g} a sample")
@@ -149,12 +160,11 @@ def passes_are_as_declared(world: World, item: Any) -> None:
 
 def its_check_is_whole(world: World, item: Any) -> None:
     """Where it says what its formula promises: one number a map, at the passes it declares."""
-    choice, rows = choose_one("method", item), []
+    choice, rows = choose(item), []
     if choice.check is None:
         raise NotApplicable("promises nothing that could be checked")
     explain(world, item)  # says what the world lacks
-    world.model.micro_batch = 1
-    with world.model.evaluating(), torch.no_grad():
+    with _one_by_one(world.model), world.model.evaluating(), torch.no_grad():
         raw = raw_map(world.model, world.batch, choice)
         handle = world.model.net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
         try:
@@ -166,6 +176,16 @@ def its_check_is_whole(world: World, item: Any) -> None:
     declared = choice.check.passes(choice.options)
     if sum(rows) != declared * len(world.batch):
         raise Fault(f"declares {declared} passes for its check, makes {sum(rows) / len(found):g}")
+
+
+@contextlib.contextmanager
+def _one_by_one(model: Model) -> Iterator[None]:
+    """No row is padding, so those the network sees are those asked for."""
+    before, model.micro_batch = model.micro_batch, 1
+    try:
+        yield
+    finally:
+        model.micro_batch = before
 
 
 def _same(one: Tensor, other: Tensor, item: Any) -> bool:

@@ -129,6 +129,9 @@ def make_images(n: int, seed: int = 1, size: int = 16) -> tuple[Tensor, Tensor]:
     )
 
 
+ROWS = 4  # per call of the network: fewer than there are samples, so that these are split up
+
+
 @dataclass(frozen=True)
 class World:
     """A model with samples whose truth is known, or taken as known."""
@@ -184,7 +187,7 @@ def patches_in_a_transformer() -> World:
 
 def _world(net: nn.Module, x: Tensor, y: Tensor, truth: Tensor) -> World:
     dataset = as_dataset((x, y, truth))
-    model = replace(as_model(net), modality=dataset.modality)
+    model = replace(as_model(net), modality=dataset.modality, micro_batch=ROWS)
     with model.evaluating(), torch.no_grad():
         prepare_network(model, x[:1])
     return World(model, dataset.batch(dataset.ids))
@@ -258,6 +261,7 @@ def _text_world(model: Model) -> World:
     if isinstance(getattr(model.net, "hidden", None), nn.Identity):
         truth = word_shares(model, ids, torch.tensor(labels))
     dataset = as_dataset((ids, labels, truth), tokens=True)
+    model.micro_batch = ROWS
     with model.evaluating(), torch.no_grad():
         prepare_network(model, ids[:1])
     return World(model, dataset.batch(dataset.ids, tokens=model.tokens))
