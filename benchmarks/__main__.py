@@ -97,7 +97,12 @@ METHODS: list[Any] = [
     "bcos",
     "bagnet",
 ]
-MASK_GOAL = 1.8  # of extremal perturbation, which also makes a mask and its gradient every step
+# Forward passes beside those of the whole network: rules that go through each layer once more, for
+# the sums that relevance is shared out by, or for both runs of DeepLIFT.
+AHEAD = {"lrp": 1, "excitation_backprop": 1}
+GOALS = {
+    "extremal_perturbation": 1.8,  # it also makes a mask and its gradient every step
+}
 INTERVENING_GOAL = 1.2  # of occlusion, RISE, LIME and KernelSHAP
 ATTENTION_GOAL = 2.0  # relevance multiplies by positive and negative weights apart: four for two
 
@@ -205,13 +210,17 @@ def bench_method(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any
         return bench_engine(setting, choice.label, ask, INTERVENING_GOAL, rounds)
     if choice.plugin.name == "bagnet":
         return bench_patches(setting, choice, rounds)
-    rows = (choice.passes.forward or 0) * len(batch)
+    passes = choice.passes_on(model, batch)
+    back = (passes.backward or 0) * len(batch)
+    ahead = ((passes.forward or 0) + AHEAD.get(choice.plugin.name, 0)) * len(batch) - back
     point = batch.inputs[torch.arange(model.micro_batch) % len(batch)]
     targets = batch.targets[torch.arange(model.micro_batch) % len(batch)]
     layouts = {"floor": channels_last(point) if model.channels_last else point, "plain": point}
 
     def loop(x: Tensor) -> None:
-        for _ in range(-(-rows // model.micro_batch)):
+        for _ in range(-(-max(0, ahead) // model.micro_batch)):
+            model.logits(x)
+        for _ in range(-(-back // model.micro_batch)):
             x = x.detach().requires_grad_(True)
             with torch.enable_grad():
                 scalar = explained(model, model.logits(x), targets, "logit").sum()
@@ -225,8 +234,8 @@ def bench_method(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any
         },
         rounds,
     )
-    masked = choice.plugin.name == "extremal_perturbation"
-    return _row(setting, choice.label, rows, seconds, MASK_GOAL if masked else setting.method_goal)
+    goal = GOALS.get(choice.plugin.name, setting.method_goal)
+    return _row(setting, choice.label, max(back, ahead + back), seconds, goal)
 
 
 def bench_patches(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any]:
