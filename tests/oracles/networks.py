@@ -41,7 +41,7 @@ def inner_pool() -> nn.Module:
 
 
 class WindowedPool(nn.Module):
-    """The same, each window's values laid out on their own."""
+    """Max-pooling of 3 x 3 windows with stride 2, each window's values laid out on their own."""
 
     def __init__(self, backwards: bool = False) -> None:
         super().__init__()
