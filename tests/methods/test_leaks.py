@@ -22,13 +22,7 @@ from assay.errors import NotApplicable
 
 CALLS = 5
 NOT_EXPLAINED_WITH = {"maps": "comes from a file", "oracle": "needs a dataset that knows the truth"}
-# What runs back through their graph holds the mode that made it, which holds tensors of the graph.
-KEEPING = {"lrp", "excitation_backprop"}
-NAMES = [
-    pytest.param(name, marks=[pytest.mark.xfail(strict=True)] if name in KEEPING else [])
-    for name in registry.names("method")
-    if name not in NOT_EXPLAINED_WITH
-]
+NAMES = [name for name in registry.names("method") if name not in NOT_EXPLAINED_WITH]
 GRAPH = 64 * 1024  # bytes a call: less than the graph of any network here with its activations
 pytestmark = pytest.mark.filterwarnings("ignore:The mean and spread of a layer's units")
 

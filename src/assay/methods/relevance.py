@@ -210,7 +210,8 @@ class Relevance(Override):
             units, axis,
         )  # fmt: skip
         self.layers.append(layer)
-        found = carry(value, lambda r: (self.rule(layer)(layer, r),), call.inputs[0])
+        rule = self.rule  # the graph must not hold the mode, which holds tensors of the graph
+        found = carry(value, lambda r: (rule(layer)(layer, r),), call.inputs[0])
         self._made[found] = layer, call.inputs[0]
         return found
 
@@ -228,7 +229,8 @@ class Relevance(Override):
         value = call()
         merged = layer.scaled(scale, shift, value)
         self.layers[self.layers.index(layer)] = merged
-        return carry(value, lambda r: (self.rule(merged)(merged, r),), x)
+        rule = self.rule
+        return carry(value, lambda r: (rule(merged)(merged, r),), x)
 
     def _layer_norm(self, call: Call) -> Any:
         """With its deviation held, differences from a mean, scaled and shifted."""
@@ -258,9 +260,10 @@ class Relevance(Override):
                 return self._unknown(call)
             inputs = tuple(t.clamp(min=0) for t in inputs)
         total = call(*inputs) if self.positive else value.detach()
+        epsilon = self.epsilon
 
         def share(relevance: Tensor) -> tuple[Tensor, ...]:
-            shares = call.pulled(inputs, stable_ratio(relevance, total, self.epsilon))
+            shares = call.pulled(inputs, stable_ratio(relevance, total, epsilon))
             return tuple(x * s for x, s in zip(inputs, shares, strict=True))
 
         return carry(value, share, *call.inputs)
