@@ -98,11 +98,14 @@ METHODS: list[Any] = [
     "bagnet",
 ]
 # Forward passes beside those of the whole network: rules that go through each layer once more, for
-# the sums that relevance is shared out by, or for both runs of DeepLIFT.
+# the sums that relevance is shared out by.
 AHEAD = {"lrp": 1, "excitation_backprop": 1}
 GOALS = {
     "extremal_perturbation": 1.8,  # it also makes a mask and its gradient every step
-}
+    # Rules work on every number of every layer beside its products: as much as these where, as in
+    # EfficientNet-Lite0, products are few; and twice where inputs of a layer have both signs.
+    "lrp": 2.5, "deeplift": 3.0, "deepshap": 3.0, "excitation_backprop": 1.5,
+}  # fmt: skip
 INTERVENING_GOAL = 1.2  # of occlusion, RISE, LIME and KernelSHAP
 ATTENTION_GOAL = 2.0  # relevance multiplies by positive and negative weights apart: four for two
 

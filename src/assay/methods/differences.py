@@ -130,7 +130,7 @@ class _Ratio(_Difference):
         (slope,) = call.pulled(((x + b) / 2,), torch.ones_like(gradient))
         # What is rounded is x, or f(x), which a steep slope makes less of a change in x.
         rounded = torch.maximum(there.abs(), here.abs()) / slope.abs().clamp(min=1)
-        size = torch.stack([x.abs(), b.abs(), rounded]).amax(0)
+        size = torch.maximum(torch.maximum(x.abs(), b.abs()), rounded)
         change = x - b
         small = (x == b) | (change.abs() <= ROUNDING * torch.finfo(x.dtype).eps * size)
         ratio = (there - here) / torch.where(small, 1.0, change)
