@@ -29,6 +29,7 @@ NETWORKS = {
     "bcos_resnet": {"weights": str(WEIGHTS / "bcos_resnet20_cifar10.safetensors")},
     "bagnet": {"weights": str(WEIGHTS / "bagnet9_cifar10.safetensors")},
 }
+UNSEEN = ("maps", "oracle")
 COSTLY = {"input_iba": "bagnet"}  # thousands of passes: a small network is explained
 SIDE, GAP = 112, 4  # pixels
 
@@ -45,8 +46,8 @@ def main() -> None:
 
 
 def shown() -> list[str]:
-    """The methods that have a strip: all but maps read from a file."""
-    return [name for name in registry.names("method") if name != "maps"]
+    """The methods that have a strip: all but maps from a file, and those that show the truth."""
+    return [p.name for p in registry.everything("method") if not p.own and p.name not in UNSEEN]
 
 
 def _look(network: str) -> tuple[Model, Batch]:
