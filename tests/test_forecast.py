@@ -34,7 +34,7 @@ def cheaply(plugin) -> dict:
 METHODS = {
     m.name: cheaply(m)
     for m in registry.everything("method")
-    if m.options.keys() <= m.defaults.keys()
+    if not m.own and m.options.keys() <= m.defaults.keys()
 }
 
 
