@@ -20,8 +20,9 @@ def score_case(protocol: Choice, case: Case) -> Scores:
     if not isinstance(scores, Scores) or tuple(scores.value.shape) != (len(case.batch),):
         raise InputError(f"Expected `{protocol.label}` to give Scores with one value per sample.")
     value = scores.value.double().cpu()
-    if isinstance(protocol.plugin.chance, float):
-        value = torch.where(case.constant.cpu() & ~value.isnan(), protocol.plugin.chance, value)
+    if isinstance(protocol.plugin.chance, int | float):
+        chance = float(protocol.plugin.chance)
+        value = torch.where(case.constant.cpu() & ~value.isnan(), chance, value)
     return replace(scores, value=value)
 
 

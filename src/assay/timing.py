@@ -83,8 +83,16 @@ def _needs_imputation(plan: Plan, batch: Batch) -> bool:
 def _time(call: Callable[[], object], least: float = 1.0) -> float:
     """Seconds per call, over about a second, the first call left out."""
     call()
+    _wait()
     started, calls = time.perf_counter(), 0
     while time.perf_counter() - started < least or calls < 3:
         call()
         calls += 1
+        _wait()
     return (time.perf_counter() - started) / calls
+
+
+def _wait() -> None:
+    """A GPU answers before it is done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -10,6 +10,8 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
 import assay
+from assay.conformance.methods import neighbours_do_not_matter
+from assay.conformance.worlds import small_image_network
 from assay.data.memory import as_dataset
 from assay.methods import attribute, statistics
 from assay.methods.adversary import generated_mask
@@ -262,3 +264,41 @@ def test_samples_fitted_together_are_those_fitted_alone(name):
             maps.append(attribute(model, batch_of(x.double(), y), choice))
     assert torch.allclose(*maps, atol=1e-9)
     assert maps[0].std() > 1e-3
+
+
+def test_who_is_fitted_together_does_not_matter_in_any_bit():
+    world = small_image_network()
+    world.model.micro_batch = 128  # four samples to a group of critics
+    few = {"steps": 3, "samples": 3, "feature_steps": 2, "epochs": 2, "synthetic": 64}
+    for name, told in (("iba", {"steps": 3}), ("input_iba", few)):
+        neighbours_do_not_matter(world, {name: told})
+
+
+@pytest.mark.parametrize("name", ["iba", "input_iba"])
+def test_in_half_precision_they_are_fitted_in_single(name):
+    net, (x, y) = make_net(), make_images(6)
+    few = {"steps": 20, "samples": 4}
+    few |= {"feature_steps": 5, "epochs": 2, "synthetic": 40} if name == "input_iba" else {}
+    exact = assay.explain(net, x, y, name, **few).flatten(1)
+    rough = assay.explain(make_net().bfloat16(), x.bfloat16(), y, name, **few).float().flatten(1)
+    for ours, theirs in zip(rough, exact, strict=True):
+        assert torch.corrcoef(torch.stack([ours, theirs]))[0, 1] > 0.9
+
+
+class Pair(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x.mean((2, 3))
+
+
+def test_a_layer_of_two_tensors_is_refused():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.block, self.head = nn.Conv2d(3, 3, 3), Pair(), nn.Linear(3, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.block(self.conv(x))[1])
+
+    x, y = make_images(4)
+    with pytest.raises(assay.NotApplicable, match="the layer gives a tuple"):
+        assay.explain(Net(), x, y, "iba", layer="block")

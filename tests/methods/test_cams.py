@@ -333,3 +333,25 @@ def test_how_tokens_lie_is_part_of_the_identity(tmp_path):
     ]  # fmt: skip
     assert cells[0]
     assert not cells[0] & cells[1]
+
+
+class Gated(nn.Module):
+    """A dense layer before the one that is read, none after it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.gate = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, 8)
+        self.last = nn.Conv2d(8, 4, 1)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        return self.last(x * self.gate(x.mean((2, 3))).sigmoid()[:, :, None, None]).mean((2, 3))
+
+
+def test_cam_reads_the_head_behind_its_layer_alone():
+    torch.manual_seed(0)
+    net, (x, y) = Gated(), make_images(3)
+    maps = assay.explain(net, x, y % 4, "cam", layer="last")
+    with torch.no_grad():
+        answers = net(x)[torch.arange(3), y % 4]
+    assert maps.mean((1, 2)).numpy() == pytest.approx(answers.numpy(), abs=1e-5)

@@ -290,3 +290,12 @@ def test_what_cannot_be():
     ):
         with pytest.raises(InputError, match=message):
             assay.explain(net, x, y, "lime", **options)
+
+
+def test_one_unit_gets_all_there_is():
+    """A game of one player."""
+    model = bag_of_words()
+    texts = ["good", "the film was great"]
+    maps = assay.explain(model, texts, [1, 1], "kernel_shap")
+    alone = assay.explain(model, texts[:1], [1], "occlusion")
+    assert maps[0].sum() == pytest.approx(alone[0].sum().item(), abs=1e-5)

@@ -33,6 +33,7 @@ from assay.registry import Passes
 from assay.spec import Choice, choose_one
 from assay.types import Batch, Model
 
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 ROUNDING = 1e-4  # of a method's largest value, for methods from outside
 
 # A method named without options is tried with these: its rules hold at any, and a check takes many
@@ -109,7 +110,7 @@ def nothing_is_left_behind(world: World, item: Any) -> None:
     kept = [name for name, p in net.named_parameters() if p.grad is not None]
     if kept:
         raise Fault(f"a gradient was left on `{kept[0]}`: use torch.autograd.grad")
-    hooked = [n for n, m in net.named_modules() if m._forward_hooks or m._backward_hooks]
+    hooked = [n for n, m in net.named_modules() if any(getattr(m, kind) for kind in HOOKS)]
     if hooked:
         raise Fault(f"a hook was left on `{hooked[0]}`: remove it in a `finally`")
 

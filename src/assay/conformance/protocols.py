@@ -147,7 +147,7 @@ def a_constant_map_is_scored(exam: Exam, item: Any) -> None:
     if any(math.isnan(value) for value in values):
         raise Fault("a constant map has no score: break its ties at random, or declare `chance`")
     chance = _plugin(item).chance
-    if isinstance(chance, float) and values != {chance}:
+    if isinstance(chance, int | float) and values != {chance}:
         raise Fault(f"expected a constant map to score {chance:g}, got {sorted(values)[0]:g}")
 
 

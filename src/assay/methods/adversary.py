@@ -43,7 +43,7 @@ def generated_mask(
     what is masked is fitted with them, a mean and a spread for each channel. Every sample has a
     critic of its own and all losses are sums over samples, so that none knows of the others.
     """
-    x = batch.inputs
+    x = batch.inputs.to(output.dtype)
     mask = first[:, None].expand_as(x).clone().requires_grad_(True)
     shift = torch.zeros_like(x[:, :, :1, :1]).requires_grad_(True)
     scale = torch.ones_like(x[:, :, :1, :1]).requires_grad_(True)
@@ -64,7 +64,7 @@ def generated_mask(
         for step, chosen in enumerate(torch.split(order, TOGETHER, dim=1)):
             noise = batch.draw(
                 f"input_iba critic {epoch} {step}", (chosen.shape[1], *x.shape[1:]), normal=True
-            )
+            ).to(x.dtype)
             deceive = step % EVERY == 0
             with torch.set_grad_enabled(deceive):
                 share = torch.sigmoid(mask)
@@ -101,8 +101,9 @@ def _layer_answers(
     many, times = seen.shape[:2]
     with torch.set_grad_enabled(seen.requires_grad), hooked(module, keep):
         for samples, rows, asked in micro_batches(many, times, model.micro_batch, seen.device):
-            model.logits(batch.inputs[samples], at=model.laid_out(seen[samples, rows]))
-            parts.append(found[-1][:asked])
+            shown = model.laid_out(seen[samples, rows].to(batch.dtype))
+            model.logits(batch.inputs[samples], at=shown)
+            parts.append(found[-1][:asked].to(seen.dtype))
             found.clear()
         together = torch.cat(parts)
         return together.reshape(many, times, *together.shape[1:])
@@ -114,8 +115,9 @@ def _examples(batch: Batch, output: Tensor, passed: Tensor, synthetic: int) -> T
     settings = batch.draw("input_iba settings", (2, GROUPS))
     group = torch.arange(synthetic, device=output.device) * GROUPS // synthetic
     std, mean = (5 * settings[:, 0])[:, group], (4 * settings[:, 1] - 2)[:, group]  # [B, examples]
-    noise = noise * std[..., None, None, None] + mean[..., None, None, None]
-    return (passed * output)[:, None] + (1 - passed)[:, None] * noise
+    noise = noise.to(output.dtype)  # the largest tensor here: changed in place
+    noise.mul_(std[..., None, None, None]).add_(mean[..., None, None, None])
+    return noise.mul_((1 - passed)[:, None]).add_((passed * output)[:, None])
 
 
 def _critics(batch: Batch, output: Tensor) -> nn.Sequential:
@@ -149,7 +151,7 @@ def _critics(batch: Batch, output: Tensor) -> nn.Sequential:
             for kind, weight in layer.named_parameters():
                 shape = (weight.shape[0] // many, *weight.shape[1:])
                 drawn = batch.draw(f"input_iba start {name} {kind}", shape)
-                weight.data.copy_(((2 * drawn - 1) * reach).flatten(0, 1))
+                weight.data.copy_(((2 * drawn.to(weight.dtype) - 1) * reach).flatten(0, 1))
     return critics
 
 

@@ -87,44 +87,55 @@ def iba(
     infinite where l rounds to 1, and small layers repeat their border where they cannot mirror it.
     """
     prior = _prior(model, batch, layer, estimate, min_std, active)
-    bits = []
-    for group, output in groups(model, batch, layer, samples):
-        capacity = fit(
-            model, group, layer, output, prior, beta=beta, steps=steps, samples=samples,
-            sigma=sigma, lr=lr, alpha0=alpha0,
-        )[1]  # fmt: skip
-        bits.append(capacity.sum(1) / math.log(2))
-    return spread(torch.cat(bits), batch)
+    _, capacity = fits(
+        model, batch, layer, layer_outputs(model, batch, layer), prior, beta=beta, steps=steps,
+        samples=samples, sigma=sigma, lr=lr, alpha0=alpha0,
+    )  # fmt: skip
+    return spread(capacity.sum(1) / math.log(2), batch).to(batch.dtype)
 
 
-def groups(
-    model: Model, batch: Batch, layer: str | nn.Module | None, rows: int
-) -> Iterator[tuple[Batch, Tensor]]:
-    """Samples whose `rows` passes each fill a micro-batch together, and the layer's outputs."""
-    size = max(1, model.micro_batch // rows)
-    found = layer_outputs(model, batch, layer)
+def groups(model: Model, batch: Batch, rows: int) -> Iterator[tuple[Batch, list[int], int]]:
+    """Samples that fill a micro-batch together with `rows` passes of each, and which they are.
+
+    Always as many: the last is repeated where some are missing, and the number of others is given.
+    """
+    size, last = max(1, model.micro_batch // rows), len(batch) - 1
     for start in range(0, len(batch), size):
-        chosen = range(start, min(start + size, len(batch)))
-        yield batch.select(list(chosen)), found[start : start + size]
+        chosen = [min(b, last) for b in range(start, start + size)]
+        yield batch.select(chosen), chosen, min(size, len(batch) - start)
 
 
 def layer_outputs(
     model: Model, batch: Batch, layer: str | nn.Module | None
 ) -> Tensor:  # [B, C, h, w]
-    """What the layer gives.
+    """What the layer gives, at least in single precision: what is fitted to it takes small steps.
 
     Raises:
-        NotApplicable: It runs several times.
+        NotApplicable: It runs several times, or gives more than one tensor.
     """
     calls: list[int] = []
-    with hooked(find_layer(model, layer), lambda _, __, ___: calls.append(1)):
+
+    def look(_: nn.Module, __: Any, output: Any) -> None:
+        calls.append(1)
+        if not isinstance(output, Tensor):
+            raise NotApplicable(
+                f"The information bottleneck stands behind one tensor; the layer gives a "
+                f"{type(output).__name__}. Name another with `layer=`."
+            )
+
+    with hooked(find_layer(model, layer), look):
         found = [a[:asked] for a, _, _, asked in outputs(model, batch, layer)]
     if len(calls) > len(found):
         raise NotApplicable(
             "The information bottleneck stands behind one layer; this one runs several times in a "
             "pass. Name the block it belongs to with `layer=`."
         )
-    return torch.cat(found).contiguous()
+    return torch.cat(found).contiguous().to(precise(batch))
+
+
+def precise(batch: Batch) -> torch.dtype:
+    """What bottlenecks are fitted in: optimisers square small numbers, which half loses."""
+    return torch.promote_types(batch.dtype, torch.float32)
 
 
 def _check_places(model: Model) -> None:
@@ -160,7 +171,22 @@ def _prior(
 ) -> Prior:
     _check_places(model)
     known = usual(model, batch, layer, estimate)
-    return Prior(known.mean, known.std.clamp(min=min_std), (known.active > active).to(batch.dtype))
+    mean, std, used = known.mean, known.std.clamp(min=min_std), known.active > active
+    kind = precise(batch)
+    return Prior(mean.to(kind), std.to(kind), used.to(kind))
+
+
+def fits(
+    model: Model, batch: Batch, layer: str | nn.Module | None, output: Tensor, prior: Prior,
+    *, samples: int, **how: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`fit`, for as many samples at once as fill a micro-batch."""
+    passed, capacity = [], []
+    for group, at, asked in groups(model, batch, samples):
+        found = fit(model, group, layer, output[at], prior, samples=samples, **how)
+        passed.append(found[0][:asked])
+        capacity.append(found[1][:asked])
+    return torch.cat(passed), torch.cat(capacity)
 
 
 def fit(
@@ -188,7 +214,7 @@ def fit(
     passed = capacity = output
     for step in range(steps):
         noise = batch.draw(f"iba {step}", (samples, *output.shape[1:]), normal=True)
-        noise = prior.mean + prior.std * noise  # [B, S, C, h, w]
+        noise = prior.mean + prior.std * noise.to(output.dtype)  # [B, S, C, h, w]
         with torch.enable_grad():
             passed, held = gate(alpha, sigma)
             capacity = information(passed, held, (output - prior.mean) / prior.std) * prior.active
@@ -231,7 +257,7 @@ def loss_gradient(
     """How each noisy copy of the layer's output, or of the input, changes the cross entropy."""
     parts, (many, times) = [], mixed.shape[:2]
     for samples, rows, asked in micro_batches(many, times, model.micro_batch, mixed.device):
-        given = model.laid_out(mixed[samples, rows]).requires_grad_(True)
+        given = model.laid_out(mixed[samples, rows].to(batch.dtype)).requires_grad_(True)
         inputs = model.laid_out(batch.inputs[samples])
         with torch.enable_grad():
             if module is None:
@@ -242,7 +268,7 @@ def loss_gradient(
             targets = batch.targets[samples, None]
             likely = model.log_probs(logits).gather(1, targets)
             (slope,) = torch.autograd.grad(-likely.sum(), given)
-        parts.append(slope[:asked])
+        parts.append(slope[:asked].to(mixed.dtype))
     return torch.cat(parts).reshape(mixed.shape)
 
 
@@ -302,19 +328,27 @@ def input_iba(
     own input units, so that inputs should be normalised. As there, a is read after the last step.
     """
     prior = _prior(model, batch, layer, estimate, min_std, active)
-    maps = []
-    for group, output in groups(model, batch, layer, TOGETHER):
-        passed, capacity = fit(
-            model, group, layer, output, prior, beta=feature_beta, steps=feature_steps,
-            samples=samples, sigma=sigma, lr=lr, alpha0=alpha0,
-        )  # fmt: skip
-        first = spread(capacity.sum(1) / math.log(2), group)
-        generated = generated_mask(
-            model, group, find_layer(model, layer), output,
-            passed if variant == "paper" else capacity, first, epochs, synthetic,
-        )  # fmt: skip
-        maps.append(_fit_input(model, group, generated, beta, steps, samples, sigma, lr, alpha0))
-    return torch.cat(maps)
+    output = layer_outputs(model, batch, layer)
+    passed, capacity = fits(
+        model, batch, layer, output, prior, beta=feature_beta, steps=feature_steps,
+        samples=samples, sigma=sigma, lr=lr, alpha0=alpha0,
+    )  # fmt: skip
+    first = spread(capacity.sum(1) / math.log(2), batch)
+    shown = passed if variant == "paper" else capacity
+    module = find_layer(model, layer)
+    generated = torch.cat(
+        [
+            generated_mask(
+                model, group, module, output[at], shown[at], first[at], epochs, synthetic
+            )[:asked]
+            for group, at, asked in groups(model, batch, TOGETHER)
+        ]
+    )
+    maps = [
+        _fit_input(model, group, generated[at], beta, steps, samples, sigma, lr, alpha0)[:asked]
+        for group, at, asked in groups(model, batch, samples)
+    ]
+    return torch.cat(maps).to(batch.dtype)
 
 
 def _fit_input(
@@ -329,11 +363,11 @@ def _fit_input(
     alpha0: float,
 ) -> Tensor:  # [B, H, W]
     """A bottleneck for each input, over the mask that was generated for it."""
-    x = batch.inputs
+    x = batch.inputs.to(generated.dtype)
     alpha = torch.full_like(x, alpha0).requires_grad_(True)
     optimiser = torch.optim.Adam([alpha], lr=lr, foreach=False)
     for step in range(steps):
-        noise = batch.draw(f"input_iba {step}", (samples, *x.shape[1:]), normal=True)
+        noise = batch.draw(f"input_iba {step}", (samples, *x.shape[1:]), normal=True).to(x.dtype)
         with torch.enable_grad():
             passed, held = gate(alpha, sigma)
             left = (1 - generated) + generated * held  # 1 - g l, without cancellation

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,7 @@ def _open(path: str, maps_hash: str) -> Held:
         held = read(path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, SafetensorError) as error:
         raise InputError(f"Expected a whole file of maps in `{path}`: {error}") from error
-    twice = {i for i in held.ids if held.ids.count(i) > 1} if held.ids is not None else None
+    twice = [i for i, times in Counter(held.ids or ()).items() if times > 1]
     if twice:
         raise InputError(f"Expected each id once in `{path}`, got `{min(twice)}` twice.")
     return held

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from assay.errors import NotApplicable
 from assay.interventions import counter_of, engine_of
-from assay.methods.cam import enlarge, outputs
+from assay.methods.cam import enlarge, find_layer, outputs
 from assay.methods.gradients import Output
 from assay.models.prepare import prepare_network
 from assay.registry import Passes, method
@@ -39,7 +39,7 @@ def cam(model: Model, batch: Batch, *, layer: Any = None, relu: bool = False) ->
     Beside the paper: nothing.
     """
     maps = []
-    with _heads(model) as heads:
+    with _heads(model, find_layer(model, layer)) as heads:
         for activation, logits, samples, asked in outputs(model, batch, layer):
             weight = _head(model, activation, logits, heads)[batch.targets[samples]]  # [n, K]
             coarse = (weight[:, :, None, None] * activation)[:asked].sum(1)
@@ -49,8 +49,8 @@ def cam(model: Model, batch: Batch, *, layer: Any = None, relu: bool = False) ->
 
 
 @contextlib.contextmanager
-def _heads(model: Model) -> Iterator[list[nn.Module]]:
-    """While the network runs, the layers that make numbers of numbers, without places."""
+def _heads(model: Model, layer: nn.Module) -> Iterator[list[nn.Module]]:
+    """The layers that make numbers of numbers, without places, after `layer` has run."""
     found: list[nn.Module] = []
 
     def note(module: nn.Module, _: Any, output: Any) -> None:
@@ -59,6 +59,7 @@ def _heads(model: Model) -> Iterator[list[nn.Module]]:
 
     linear = [m for m in model.net.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     handles = [m.register_forward_hook(note) for m in linear]
+    handles.append(layer.register_forward_hook(lambda _, __, ___: found.clear()))
     try:
         yield found
     finally:

@@ -243,7 +243,8 @@ class _Game:
         if pairs:
             each.append(math.fsum(self.mass[complete:]) / (2 * pairs))
             numbers.append(2 * pairs)
-        return torch.tensor(each, dtype=torch.float64).repeat_interleave(torch.tensor(numbers))
+        times = torch.tensor(numbers, dtype=torch.long)  # none where there is one unit
+        return torch.tensor(each, dtype=torch.float64).repeat_interleave(times)
 
     def draw(self, generator: torch.Generator) -> Tensor:  # [sets, M]
         """The sets: which units are there."""

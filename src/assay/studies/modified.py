@@ -43,6 +43,7 @@ def modified(
 
 
 # What each network was explained by: many changes are made of the same maps.
+KEPT = 64  # batches of maps
 _EXPLAINED: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
 
 
@@ -50,9 +51,11 @@ def _explained(model: Model, batch: Batch, of: Any) -> Any:  # [B, *map_shape]
     """A method's maps of a batch, taken once however often they are changed."""
     choice = choose_one("method", of)
     known = _EXPLAINED.setdefault(model.net, {})
-    asked = [choice.key, list(batch.ids), batch.seed, batch.inputs, batch.targets]
-    key = identity(asked)
+    weights = list(model.net.state_dict().values())
+    key = identity([choice.key, list(batch.ids), batch.seed, batch.inputs, batch.targets, weights])
     if key not in known:
+        while len(known) >= KEPT:
+            del known[next(iter(known))]
         known[key] = attribute(model, batch, choice).cpu().numpy()
     return known[key]
 

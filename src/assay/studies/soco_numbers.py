@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from assay.studies.setting import Study
 
 SHARES = np.arange(1, 10) / 10  # where the paper reads its curves
-FEWER = 1000  # samples of InputIBA, which takes some 4,700 passes of the network for each
 
 
 def how(study: Study) -> dict[str, int]:
@@ -105,7 +103,7 @@ def both(reading: Reading, methods: Iterable[str]) -> str:
 
 def input_iba(study: Study, model: str) -> str:
     """InputIBA, on fewer samples for what it costs."""
-    reading = read("input_iba", replace(study, n=min(study.n, FEWER)), model)
+    reading = read("input_iba", study, model)
     return f"On {len(reading.samples)} samples {both(reading, ['input_iba']).partition(': ')[2]}"
 
 
