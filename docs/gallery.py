@@ -13,7 +13,7 @@ from PIL import Image
 from assay import registry
 from assay.errors import NotApplicable
 from assay.methods import attribute
-from assay.models.prepare import prepare_network
+from assay.models.prepare import choose_micro_batch, prepare_network
 from assay.plan import build_one
 from assay.report.overlay import overlay
 from assay.spec import choose_one
@@ -55,6 +55,7 @@ def _look(network: str) -> tuple[Model, Batch]:
     model = build_one("model", {network: NETWORKS[network]})
     photographs = build_one("dataset", "photos")
     batch = photographs.batch(PHOTOGRAPHS, model.prepare, pixels=model.pixels, tokens=model.tokens)
+    model.micro_batch = choose_micro_batch(batch.inputs)
     with model.evaluating(), torch.no_grad():
         prepare_network(model, batch.inputs[:1])
         return model, replace(batch, targets=model.logits(batch.inputs).argmax(1))

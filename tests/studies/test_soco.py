@@ -8,7 +8,7 @@ import pytest
 import toy_run  # noqa: F401 - registers toy_images and toy_net
 from assay import reduce
 from assay.errors import InputError, PrerequisiteError
-from assay.studies import gaussian, soco
+from assay.studies import gaussian, soco, soco_runs
 from assay.studies.setting import Study, forecasts, run_study
 
 NETWORKS = [name for name in soco.TESTS if name not in ("soco.7", "soco.8")]
@@ -17,6 +17,11 @@ NETWORKS = [name for name in soco.TESTS if name not in ("soco.7", "soco.8")]
 def small(out, **how):
     told = {"n": 12, "steps": 2, "resamples": 20, **how}
     return Study("toy_images", {"toy_net": "toy_net"}, out, **told)
+
+
+@pytest.fixture(autouse=True)
+def _few_of_the_costly(monkeypatch):
+    monkeypatch.setattr(soco_runs, "FEWER", 2)
 
 
 @pytest.fixture(scope="module")
