@@ -30,7 +30,10 @@ NETWORKS = {
     "bagnet": {"weights": str(WEIGHTS / "bagnet9_cifar10.safetensors")},
 }
 UNSEEN = ("maps", "oracle")
-COSTLY = {"input_iba": "bagnet"}  # thousands of passes: a small network is explained
+# Thousands of passes: a small network is explained.
+COSTLY = dict.fromkeys(
+    ("input_iba", "ig_sg", "ig_sg_sq", "ig_var", "rise", "rise_uniform"), "bagnet"
+)
 SIDE, GAP = 112, 4  # pixels
 
 
