@@ -233,7 +233,8 @@ def _spec(
     if isinstance(data, str | Path):
         dataset: Dataset = build_one("dataset", dataset_item(str(data)))
     else:
-        dataset = as_dataset(data, tokens=model.tokens is not None)
+        embeds = any(isinstance(part, nn.Embedding) for part in model.net.modules())
+        dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
     model = replace(model, modality=dataset.modality)
     return make_suite(
         {
