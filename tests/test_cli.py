@@ -132,6 +132,8 @@ def test_the_table_of_methods_is_whole_in_80_columns(call, monkeypatch):
     assert own.split() == ["slow_random", "own", "nothing", "not", "said", "not", "said"]
     there = [name for name, row in rows.items() if row["control"]]
     assert f"{len(rows) - len(there)} methods and {len(there)} controls" in " ".join(lines)
+    needed = {need for row in rows.values() for need in row["needs"]}
+    assert all(any(line.startswith(f"  {need}: ") for line in lines) for need in needed)
 
 
 def test_one_method_in_words(call):
@@ -141,6 +143,10 @@ def test_one_method_in_words(call):
     assert "steps=10" in said
     assert "saliency" in said
     assert "gradcam" not in said
+    assert "steps=10 (a whole number at least 1)" in said
+    assert 'output="logit" (logit or probability or log_odds)' in said
+    assert "noise: copies with noise" in said
+    assert "path, required" in call("list", "methods", "maps")[1]
     assert [row["name"] for row in json.loads(call("list", "fills", "zero", "--json")[1])] == [
         "zero"
     ]

@@ -285,3 +285,43 @@ class TestBadInput:
     def test_a_network_without_words(self):
         with pytest.raises(assay.InputError, match=r"nn\.Embedding"):
             assay.model(torch.nn.Linear(3, 2), tokens=assay.Tokens(pad=0))
+
+    def test_an_id_outside_the_vocabulary(self):
+        model = assay.model(bag_of_words().net, tokens=assay.Tokens(pad=0))
+        ids = torch.tensor([[5, 6], [7, 10_000]])
+        with pytest.raises(assay.InputError, match=r"got 10000 in sample `0001` at token 1"):
+            assay.explain(model, ids, [0, 1], "saliency")
+
+    def test_ids_for_a_network_that_was_not_told_of_tokens(self):
+        net, ids = bag_of_words().net, torch.tensor([[5, 6], [7, 8]])
+        with pytest.raises(assay.InputError, match=r"looks like token ids.*Tokens\(pad="):
+            assay.explain(net, ids, [0, 1], "saliency")
+        with pytest.raises(assay.InputError, match=r"input_ids.*Tokens\(pad="):
+            assay.explain(net, {"input_ids": ids}, [0, 1], "saliency")
+
+
+class Masked(torch.nn.Module):
+    """Adds up the words that its mask shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(9, 2)
+
+    def forward(self, input_ids, attention_mask=None):
+        shown = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        return (self.words(input_ids) * shown[..., None]).sum(1)
+
+
+class TestHowIdsAreFed:
+    """A network that takes a mask by name is given one, unless it is said otherwise."""
+
+    @pytest.mark.parametrize(("named", "hidden"), [(None, True), (True, True), (False, False)])
+    def test_the_mask(self, named, hidden):
+        net, ids = Masked(), torch.tensor([[3, 4, 0, 0]])
+        model = assay.model(net, tokens=assay.Tokens(pad=0, named=named))
+        expected = net(ids[:, :2]) if hidden else net(ids)
+        torch.testing.assert_close(model.logits(ids), expected)
+
+    def test_ids_alone_for_others(self):
+        model = assay.model(bag_of_words().net, tokens=assay.Tokens(pad=0))
+        assert model.tokens.named is False

@@ -24,6 +24,7 @@ from assay.methods import attribute, given, other_maps, reduce_map
 from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
 from assay.models.wrap import model as as_model
+from assay.needs import say_missing
 from assay.own import dataset_item
 from assay.plan import Plan, build_one
 from assay.results import Results
@@ -48,6 +49,7 @@ FAST_PROTOCOLS: tuple[Any, ...] = (
 Target = int | str  # `label`, `predicted`, or a class by its number or name
 
 
+@torch.inference_mode(False)  # gradients are taken, wherever it is called
 def benchmark(
     net: nn.Module | Model | str,
     data: Any,
@@ -130,6 +132,7 @@ def _say_clean(manifest: dict[str, Any], aloud: bool) -> None:
         )
 
 
+@torch.inference_mode(False)
 def dry_run(
     net: nn.Module | Model | str,
     data: Any,
@@ -149,6 +152,7 @@ def dry_run(
     return run_dry(_spec(net, data, methods, protocols, seed, target, limit), out, **options)
 
 
+@torch.inference_mode(False)
 def explain(
     net: nn.Module | Model | str, X: Any, y: Any, method: Any, *, seed: int = 0, **options: Any
 ) -> Tensor:
@@ -165,11 +169,17 @@ def explain(
             model = next(iter(plan.models.values()))
             missing = plan.missing(plan.shards[0], choice)
             if missing:
-                raise NotApplicable(f"Method `{choice.label}` needs {', '.join(missing)}.")
-            maps.append(attribute(model, engine.lent(), choice))
+                raise NotApplicable(
+                    f"Method `{choice.label}` needs {say_missing(model.name, missing)}"
+                )
+            try:
+                maps.append(attribute(model, engine.lent(), choice))
+            except NotApplicable as reason:
+                raise NotApplicable(f"Method `{choice.label}` does not apply: {reason}") from None
     return torch.cat(maps)
 
 
+@torch.inference_mode(False)
 def score(
     net: nn.Module | Model | str,
     X: Any,
@@ -191,10 +201,12 @@ def score(
     found: list[Scores] = []
     with _engines(spec) as engines:
         for plan, engine in engines:
+            model = next(iter(plan.models.values()))
             missing = plan.missing(plan.shards[0], chosen)
             if missing:
-                raise NotApplicable(f"Protocol `{chosen.label}` needs {', '.join(missing)}.")
-            model = next(iter(plan.models.values()))
+                raise NotApplicable(
+                    f"Protocol `{chosen.label}` needs {say_missing(model.name, missing)}"
+                )
             attribution = attribute(model, engine.batch, choice)
             broken = ~torch.isfinite(attribution).flatten(1).all(1)
             if bool(broken.any()):
@@ -233,7 +245,8 @@ def _spec(
     if isinstance(data, str | Path):
         dataset: Dataset = build_one("dataset", dataset_item(str(data)))
     else:
-        dataset = as_dataset(data, tokens=model.tokens is not None)
+        embeds = any(isinstance(part, nn.Embedding) for part in model.net.modules())
+        dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
     model = replace(model, modality=dataset.modality)
     return make_suite(
         {

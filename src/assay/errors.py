@@ -19,6 +19,6 @@ class NotApplicable(Exception):
 def unknown(kind: str, name: str, available: Iterable[str]) -> InputError:
     """The error for a name nobody registered, with the nearest names and all that exist."""
     names = sorted(available)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
     return InputError(f"Unknown {kind} `{name}`.{hint} Available: {', '.join(names) or 'none'}.")

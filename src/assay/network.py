@@ -53,6 +53,11 @@ class Model:
     spatial_layer: str | None = field(default=None, init=False)  # the last with a spatial output
     prepared: Any = field(default=None, init=False, repr=False)  # the network as the engine runs it
 
+    def __post_init__(self) -> None:
+        """How the network takes token ids, where nobody said it."""
+        if self.tokens is not None:
+            self.tokens = self.tokens.settled(self.net)
+
     @property
     def weights_hash(self) -> str:
         """The hash of all parameters, buffers and modules: a name is not a model."""

@@ -106,6 +106,8 @@ class Plan:
             tokens=model.tokens,
             targets=chosen,
         )
+        if model.tokens is not None:
+            model.tokens.check(model.net, batch.inputs, batch.ids)
         channels = len(model.pixels.mean) if model.pixels else 0
         if channels and batch.inputs.ndim == 4 and channels not in (1, batch.inputs.shape[1]):
             raise InputError(

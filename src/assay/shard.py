@@ -27,6 +27,7 @@ from assay.methods import (
     raw_map,
 )
 from assay.models.prepare import runner
+from assay.needs import say_missing
 from assay.plan import Plan, Shard
 from assay.previews import summarise
 from assay.scoring import circular, dealt, empty_maps, score_case
@@ -99,12 +100,15 @@ class ShardRun:
     def _cell(self, method: Choice, protocol: Choice) -> Cell:
         return Cell(self.plan, self.shard, self.store, method, protocol)
 
+    def _lacks(self, missing: list[str]) -> str:
+        return f"Needs {say_missing(self.shard.model, missing)}"
+
     # --- one method ------------------------------------------------------------------------------
 
     def _method(self, method: Choice, protocols: list[Choice]) -> None:
         missing = self.plan.missing(self.shard, method)
         if missing:
-            return self._all(method, protocols, "n/a", f"Needs {', '.join(missing)}.")
+            return self._all(method, protocols, "n/a", self._lacks(missing))
         try:
             maps, seconds = self._maps(method)
         except NotApplicable as reason:
@@ -214,7 +218,7 @@ class ShardRun:
     ) -> None:
         missing = self.plan.missing(self.shard, protocol)
         if missing:
-            return self._all(method, [protocol], "n/a", f"Needs {', '.join(missing)}.")
+            return self._all(method, [protocol], "n/a", self._lacks(missing))
         started, rows = time.monotonic(), self.engine.counter.rows
         self._faulty = None
         try:

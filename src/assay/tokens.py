@@ -1,8 +1,9 @@
 """Between texts and model inputs: token ids, which are special, how a network reads them."""
 
 import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -27,18 +28,43 @@ class Tokens:
     """What token ids mean to a network.
 
     A padded position is hidden from attention and keeps its place: absent tokens become `pad`.
+
+    A network whose `forward` takes `input_ids` and `attention_mask`, as those of `transformers` do,
+    is given both by these names; any other one the ids alone. `named` says it where that is wrong.
     """
 
     pad: int
     mask: int | None = None
     special: frozenset[int] = frozenset()  # never removed: begin, separator; `pad` is one anyway
     embedding: str = ""  # the module that looks words up; gradients are taken at its output
-    named: bool = False  # fed as `input_ids=` and `attention_mask=`; otherwise the ids alone
+    named: bool | None = None  # fed as `input_ids=` and `attention_mask=`; None = as `forward` says
     first_position: int | None = None  # where explicit positions start; None = the network's way
+
+    def settled(self, net: nn.Module) -> "Tokens":
+        """The same, with `named` as the network's `forward` takes its arguments."""
+        return self if self.named is not None else replace(self, named=_takes_mask(net))
 
     def special_at(self, ids: Tensor) -> Tensor:  # [B, T]
         """Where special tokens and padding stand."""
         return torch.isin(ids, torch.tensor(sorted({self.pad, *self.special}), device=ids.device))
+
+    def check(self, net: nn.Module, ids: Tensor, samples: Sequence[str]) -> None:
+        """Refuse ids that the network has no word for.
+
+        Raises:
+            InputError: An id is negative, or not below the size of the vocabulary.
+        """
+        size = getattr(net.get_submodule(self.embedding), "num_embeddings", None)
+        if size is None:  # a layer of the user's own, which does not tell
+            return
+        unknown = (ids < 0) | (ids >= size)
+        if bool(unknown.any()):
+            row, place = unknown.nonzero()[0].tolist()
+            raise InputError(
+                f"Expected token ids from 0 to {size - 1}, the vocabulary of `{self.embedding}`, "
+                f"got {int(ids[row, place])} in sample `{samples[row]}` at token {place}. Give "
+                f"the tokenizer that belongs to the network."
+            )
 
     def embed(self, net: nn.Module, ids: Tensor) -> Tensor:  # [B, T, D]
         """The word embeddings, before anything is added to them."""
@@ -57,6 +83,14 @@ class Tokens:
             places = torch.arange(ids.shape[1], device=ids.device) + self.first_position
             told["position_ids"] = places.expand_as(ids)
         return net(**told)
+
+
+def _takes_mask(net: nn.Module) -> bool:
+    try:
+        taken = inspect.signature(net.forward).parameters
+    except (TypeError, ValueError):  # compiled code may not say
+        return False
+    return {"input_ids", "attention_mask"} <= taken.keys()
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ class TestARun:
         line = next(x for x in lines(results.checks) if x.method == PLAIN)
         assert line.n == 10
         assert line.large == sum(v > 0.01 for v in values(results, PLAIN))
-        assert line.sentence.startswith(f"{PLAIN}: completeness gap ")
+        assert line.sentence.startswith(f"{PLAIN}: completeness gap median ")
 
     def test_sql_reaches_it(self, results):
         sql = "select max(value) as worst from checks group by method order by worst"

@@ -10,7 +10,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from assay.commands.allowed import COMMON, allowed_values
 from assay.errors import unknown
+from assay.needs import NEEDS
 
 KINDS = {
     "methods": "method",
@@ -21,6 +23,9 @@ KINDS = {
     "units": "units",
 }
 
+
+# What is not said of an entry as a fact: it has its own place, or is for programs.
+UNSAID = ("name", "title", "version", "summary", "options", "allowed", "required", "common")
 
 LIBRARIES = (
     {"name": "timm:NAME", "summary": "A network of timm (extra `vision`)."},
@@ -68,6 +73,11 @@ def print_methods(console: Console, rows: list[dict[str, Any]]) -> None:
         f"assay list methods NAME",
         markup=False, highlight=False,
     )  # fmt: skip
+    needed = {need for row in rows for need in row["needs"]}
+    for need, words in NEEDS.items():
+        if need in needed:
+            text = Padding(escape(f"{need}: {words}"), (0, 0, 0, 2), expand=False)
+            console.print(text, style="dim", highlight=False)
 
 
 def cost_of(row: dict[str, Any]) -> dict[str, str]:
@@ -89,11 +99,16 @@ def print_entries(console: Console, rows: list[dict[str, Any]]) -> None:
         facts = [
             f"{key.replace('_', ' ')}: {', '.join(map(str, v)) if isinstance(v, list) else v}"
             for key, v in shown.items()
-            if v not in ("", [], {})
-            and key not in ("name", "title", "version", "summary", "options", "by", "once")
+            if v not in ("", [], {}) and key not in (*UNSAID, "by", "once")
         ]
-        options = [f"{name}={json.dumps(value)}" for name, value in row.get("options", {}).items()]
-        for line in (facts, options):
+        told, allowed = row.get("options", {}), row.get("allowed", {})
+        options = [
+            (f"{name}={json.dumps(told[name])}" if name in told else f"{name}, required")
+            + (f" ({allowed[name]})" if allowed.get(name) else "")
+            for name in {**dict.fromkeys(row.get("required", ())), **told}
+        ]
+        common = [f"{name}: {words}" for name, words in row.get("common", {}).items()]
+        for line in (facts, options, common):
             if line:
                 text = Padding(escape("; ".join(line)), (0, 0, 0, 4), expand=False)
                 console.print(text, style="dim", highlight=False)
@@ -141,5 +156,11 @@ def _plugins(kind: str) -> list[dict[str, Any]]:
                 "uses": plugin.uses, "sign_sensitive": plugin.sign_sensitive,
             }  # fmt: skip
         options = registry.canonical({**plugin.defaults, **plugin.preset})
-        rows.append({**row, "options": options, "summary": plugin.summary})
+        row |= {
+            "options": options, "allowed": allowed_values(plugin), "summary": plugin.summary,
+            "required": [n for n in plugin.options if n not in options],
+        }  # fmt: skip
+        if kind == "method":
+            row["common"] = {name: COMMON[name] for name in (*plugin.common, "label")}
+        rows.append(row)
     return rows + [dict(row) for row in LIBRARIES] if kind == "model" else rows

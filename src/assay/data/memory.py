@@ -1,7 +1,7 @@
 """Samples that are already model inputs: tensors, arrays, any map-style torch dataset."""
 
 import hashlib
-from collections.abc import Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,12 @@ from torch.utils.data import TensorDataset
 from assay.errors import InputError
 from assay.types import Dataset, Sample
 
+TOKENS_CURE = "Give token ids and `assay.model(net, tokens=assay.Tokens(pad=...))`"
 
-def as_dataset(data: Any, name: str = "data", *, tokens: bool = False) -> Dataset:
+
+def as_dataset(
+    data: Any, name: str = "data", *, tokens: bool = False, embeds: bool = False
+) -> Dataset:
     """A dataset of what is at hand.
 
     Args:
@@ -24,6 +28,8 @@ def as_dataset(data: Any, name: str = "data", *, tokens: bool = False) -> Datase
             as X; or a `Dataset`.
         name: What the dataset is called in tables.
         tokens: Whether whole numbers in X are token ids `[N, T]`.
+        embeds: Whether the network looks words up, so that whole numbers without `tokens` are a
+            slip: as floats they would mean nothing to it.
 
     Raises:
         InputError: The data is none of these, empty, or not fit to be a model's input.
@@ -44,7 +50,7 @@ def as_dataset(data: Any, name: str = "data", *, tokens: bool = False) -> Datase
         )
     if _texts(data[0]):
         return of_texts(list(data[0]), data[1], name)
-    inputs = _inputs(data[0], name, tokens)  # [N, ...]
+    inputs = _inputs(data[0], name, tokens, embeds)  # [N, ...]
     ids = row_ids(len(inputs))
     _check_finite(inputs, f"X of `{name}`", ids)
     labels = None if data[1] is None else _labels(data[1], len(inputs), name)
@@ -152,8 +158,13 @@ def _shape(value: Tensor | None) -> str:
     return "none" if value is None else str(tuple(value.shape))
 
 
-def _inputs(given: Any, name: str, tokens: bool) -> Tensor:
+def _inputs(given: Any, name: str, tokens: bool, embeds: bool) -> Tensor:
     """A copy of X as floats: what is scored is what was hashed."""
+    if isinstance(given, Mapping):
+        raise InputError(
+            f"Expected X of `{name}` to be one tensor, got {type(given).__name__} of "
+            f"{', '.join(map(str, given))}. {TOKENS_CURE}: the attention mask is made from `pad`."
+        )
     tensor = _tensor(given, f"X of `{name}`")
     if tokens:
         if tensor.is_floating_point() or tensor.ndim != 2:
@@ -162,6 +173,12 @@ def _inputs(given: Any, name: str, tokens: bool) -> Tensor:
                 f"{tensor.dtype} of shape {tuple(tensor.shape)}. Pad to one length."
             )
         return tensor.long()
+    if embeds and tensor.ndim == 2 and not tensor.is_floating_point():
+        raise InputError(
+            f"X of `{name}` looks like token ids: {tensor.dtype} of shape {tuple(tensor.shape)} "
+            f"for a network with an nn.Embedding. {TOKENS_CURE}, or `X.float()` where they are "
+            f"no ids."
+        )
     if tensor.dtype == torch.uint8:
         raise InputError(
             f"Expected X of `{name}` to be model inputs, got uint8. Give floats, normalised as "

@@ -89,7 +89,10 @@ def other_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
         for sample in batch.ids:
             other = batch.dataset.partner(sample)
             if groups.get(other, other) == groups.get(sample, sample):
-                raise NotApplicable("Holds a map against maps of other samples; there is only one.")
+                raise NotApplicable(
+                    "Needs at least two samples, since it takes maps of others: there is only one, "
+                    "or only one group of them."
+                )
     return partner_maps(model, batch, choice)
 
 

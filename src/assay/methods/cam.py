@@ -26,6 +26,10 @@ def find_layer(model: Model, layer: str | nn.Module | None) -> nn.Module:
     """The module whose output is read: the one named, the model's own, or the last spatial one."""
     if isinstance(layer, nn.Module):
         return layer
+    if layer is not None and not isinstance(layer, str):
+        raise InputError(
+            f"Expected `layer` to be a layer of model `{model.name}` or its name, got {layer!r}."
+        )
     modules = dict(model.net.named_modules())
     name = layer or model.cam_layer or model.spatial_layer
     if name is None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from assay.errors import InputError, NotApplicable
-from assay.methods import partner_maps
+from assay.methods import other_maps
 from assay.methods.cam import enlarge
 from assay.registry import Nested, Passes, method
 from assay.spec import choose_one
@@ -93,9 +93,10 @@ def passes_on_of(model: Model, batch: Batch, options: Mapping[str, Any]) -> Pass
 def shuffled(model: Model, batch: Batch, *, of: MethodChoice = "saliency") -> Tensor:
     """A method's own maps dealt to other images: keeps resolution, sparsity and centre bias.
 
-    Each sample gets the map of one fixed partner of another group, explained for its own label.
+    Each sample gets the map of one fixed partner of another group, explained for its own label;
+    without another group there is none.
     """
     choice = choose_one("method", of)
     if choice.plugin.name == "shuffled":
         raise InputError("Expected `of` to name a method other than `shuffled`.")
-    return partner_maps(model, batch, choice)
+    return other_maps(model, batch, choice)

@@ -66,7 +66,10 @@ def usual_passes(
 def _chosen(batch: Batch, n: int) -> list[str]:
     found = batch.reference_ids(n)
     if len(found) < 2:
-        raise NotApplicable("The spread of a layer's units needs at least two samples.")
+        raise NotApplicable(
+            "How a layer's units spread needs at least two samples, got one. Give more from "
+            "Python, `assay.explain(net, X, y, ...)`, or choose another method (`--method`)."
+        )
     return found
 
 

@@ -19,7 +19,7 @@ from assay.types import Model
 
 SPECIAL = ("<pad>", "<mask>", "<unknown>", "<begin>", "<end>")
 PAD, MASK, UNKNOWN, BEGIN, END = range(len(SPECIAL))
-TOKENS = Tokens(PAD, MASK, frozenset({BEGIN, END}), embedding="embedding")
+TOKENS = Tokens(PAD, MASK, frozenset({BEGIN, END}), embedding="embedding", named=False)
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 

@@ -66,6 +66,11 @@ def model(
         return net
     if not isinstance(net, nn.Module):
         raise InputError(f"Expected a torch.nn.Module or a `Model`, {_got(net)}.")
+    if any(weight.is_inference() for weight in net.parameters()):
+        raise InputError(
+            f"Expected `{type(net).__name__}` to be made outside `torch.inference_mode()`, got "
+            f"weights that no gradient can be taken through. Make or load the network outside it."
+        )
     if prepare is not None and not isinstance(prepare, Preprocess | Tokenize):
         raise InputError(
             f"Expected `prepare` to be a `Preprocess` or a `Tokenize`, got "

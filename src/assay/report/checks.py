@@ -8,6 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 LARGE = 0.01  # a gap of one per cent can be seen in a map
+EXPECTED = {  # where a gap is no fault
+    "conservation gap": " Biases keep their part of what is handed back, so a network with biases "
+    "is expected to show a gap.",
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class CheckLine:
     def sentence(self) -> str:
         """All of it in words."""
         return (
-            f"{self.method}: {self.check} {self.median} in the middle, {self.largest} at most; "
-            f"{self.large} of {self.n} maps above {shown(LARGE)}."
+            f"{self.method}: {self.check} median {self.median}, largest {self.largest}; "
+            f"{self.large} of {self.n} maps above {shown(LARGE)}.{EXPECTED.get(self.check, '')}"
         )
 
 
@@ -69,7 +73,9 @@ def shown(value: float) -> str:
     """A share as people read it."""
     if not math.isfinite(value):
         return "∞"
-    return "below 0.01 %" if value < 1e-4 else f"{100 * value:.2g} %"
+    if value < 1e-4:
+        return "below 0.01 %"
+    return f"{100 * value:.2g} %" if value < 1 else f"{100 * value:,.0f} %"
 
 
 def of(all_lines: list[CheckLine], key: Any) -> tuple[CheckLine, ...]:
