@@ -339,7 +339,7 @@ def main() -> None:
         "plain over floor",
     ):
         left = column in ("setting", "what")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column == "what")
+        table.add_column(column, justify="left" if left else "right", no_wrap=not left)
     for row in rows:
         met = row["over_floor"] <= row["goal"]
         table.add_row(
