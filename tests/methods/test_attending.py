@@ -146,6 +146,50 @@ def test_pytorchs_own_attention_is_seen(batch_first):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6 * float(one.abs().max()))
 
 
+class Padded(Words):
+    """The layers in PyTorch's own stack, which packs texts of different lengths when it may."""
+
+    def __init__(self, packs):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=packs)
+
+    def forward(self, ids):
+        x, absent = self.begin(ids)
+        return self.head(self.layers(x, src_key_padding_mask=absent)[:, 0])
+
+
+def test_texts_that_are_packed_are_explained():
+    ids, tokens = make_ids(), assay.Tokens(0, special=frozenset({1, 2}))
+    for name in ("rollout", "lrp"):
+        packed, plain = (
+            assay.explain(assay.model(Padded(packs), tokens=tokens), ids, [0, 1, 2], name)
+            for packs in (True, False)
+        )
+        torch.testing.assert_close(packed, plain, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rollout", "lrp", "deeplift"])
+def test_self_attention_may_compute_its_tokens_thrice(name):
+    class Block(nn.Module):
+        def __init__(self, thrice):
+            super().__init__()
+            torch.manual_seed(0)
+            self.patches, self.head = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 4)
+            self.norm, self.thrice = nn.LayerNorm(8), thrice
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            x = self.patches(x).flatten(2).transpose(1, 2)
+            one = [self.norm(x)] * 3
+            told = [self.norm(x) for _ in range(3)] if self.thrice else one
+            return self.head((x + self.attention(*told)[0]).mean(1))
+
+    x, y = make_images(2)
+    once, thrice = (assay.explain(Block(t), x, y, name) for t in (False, True))
+    torch.testing.assert_close(thrice, once, rtol=1e-4, atol=1e-6)
+
+
 def test_the_tokens_that_are_read_are_found():
     for pool, expected in (("class", range(1)), ("mean", range(1, 17))):
         model = assay.model(make_vit(pool=pool))
@@ -164,6 +208,8 @@ def test_tokens_are_laid_out_over_the_input():
     assert layout(image(32, 32), 64) == (0, (8, 8))
     assert layout(image(32, 64), 33) == (1, (4, 8))
     assert layout(image(32, 32), 25, (4, 4)) == (9, (4, 4))  # a convolution says so
+    with pytest.raises(assay.NotApplicable, match=r"16 tokens where .* into 8 x 8 patches"):
+        layout(image(32, 32), 16, (8, 8))  # a window of them
     words = Batch(("a",), torch.zeros(1, 7), torch.zeros(1))
     assert layout(words, 8) == (1, (7,))
     with pytest.raises(assay.NotApplicable, match="tokens"):
@@ -215,6 +261,45 @@ class Odd(nn.Module):
         if self.kind == "cross":
             x = x + self.cross(x, x.flip(1), x)[0]
         return self.head(x.mean(1))
+
+
+class OneAxisAttention(nn.Module):
+    """Several attentions of a sample in one axis with the samples: of its heads, or windows."""
+
+    def __init__(self, kind):
+        super().__init__()
+        torch.manual_seed(0)
+        self.kind, self.patches = kind, nn.Conv2d(3, 8, 2, 2)
+        self.pool = nn.MaxPool2d(2) if kind == "pooled heads" else nn.Identity()
+        self.attention, self.head = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = self.pool(self.patches(x)).flatten(2).transpose(1, 2)  # [n, s, 8]
+        count, length, _ = x.shape
+        if "heads" in self.kind:  # [n 2, s, 4]
+            parts = x.reshape(count, length, 2, 4).transpose(1, 2).reshape(-1, length, 4)
+        else:  # [n 4, s / 4, 8]
+            parts = x.reshape(count * 4, -1, 8)
+        said = (parts @ parts.mT).softmax(-1) @ parts
+        if "heads" in self.kind:
+            said = said.reshape(count, 2, length, 4).transpose(1, 2).flatten(2)
+        elif self.kind == "windows, joined first":
+            said = said.reshape(x.shape)
+        return self.head((x + self.attention(said).reshape(x.shape)).mean(1))
+
+
+@pytest.mark.parametrize("kind", ["windows", "windows, joined first"])
+@pytest.mark.parametrize("name", METHODS)
+def test_windows_are_not_taken_for_heads(kind, name):
+    x, y = make_images(3)
+    with pytest.raises(assay.NotApplicable, match=r"windows|output projection"):
+        assay.explain(OneAxisAttention(kind), x, y, name)
+
+
+@pytest.mark.parametrize("kind", ["heads", "pooled heads"])
+def test_heads_in_one_axis_with_samples_are_explained(kind):
+    x, y = make_images(3)
+    assert float(assay.explain(OneAxisAttention(kind), x, y, "rollout").abs().sum()) > 0
 
 
 @pytest.mark.parametrize(

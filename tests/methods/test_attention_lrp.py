@@ -148,6 +148,35 @@ def test_operations_without_a_rule_are_not_explained(name, change):
         assay.explain(Odd(change), x, y % 2, "chefer_lrp")
 
 
+def test_a_single_layer_is_explained_without_a_start():
+    x, y = make_images(2)
+    net = make_vit(depth=1)
+    assert torch.equal(
+        assay.explain(net, x, y, "chefer_lrp"), assay.explain(net, x, y, "chefer_lrp", start=0)
+    )
+
+
+class Dense(nn.Module):
+    """A dense layer as GPT-2 writes it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(layer.weight.T.clone()), layer.bias
+
+    def forward(self, x):
+        rows = torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
+        return rows.reshape(*x.shape[:-1], -1)
+
+
+@pytest.mark.parametrize("name", ["lrp", "chefer_lrp"])
+def test_dense_layers_may_be_written_otherwise(name):
+    (x, y), net = make_images(2), make_vit()
+    for block in net.blocks:
+        block.grow, block.shrink = Dense(block.grow), Dense(block.shrink)
+    ours, expected = (assay.explain(n, x, y, name) for n in (net, make_vit()))
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
+
+
 def test_it_works_on_transformers():
     pytest.importorskip("transformers")
     x, y = make_images(2)

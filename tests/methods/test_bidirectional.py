@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import assay
-from assay.methods.attending import attended
+from assay.methods.attending import attend, attended
 from assay.methods.bidirectional import Streams, _weigh_heads
+from assay.methods.entering import Entering, Scaled
 from small_transformers import OneHead, hf_bert, hf_vit, make_batch, make_ids
 from small_worlds import make_images
 
@@ -111,6 +113,100 @@ def test_texts_are_scaled_behind_their_embedding():
     ((_, _, _, _, watch),) = attended(model, batch, 2, kind=Streams)
     there = feedback[:, 1:] > 0
     close(ratio[there], watch.passed[-1][:, 1:][there])
+
+
+class Embedding(nn.Module):
+    """Words and places."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(30, 8), nn.Parameter(torch.randn(9, 8))
+
+    def forward(self, ids):
+        return self.words(ids) + self.places
+
+
+class Text(nn.Module):
+    """The same network with its words at the root or inside; its blocks one after another or not.
+
+    `parallel` blocks add their attention to the MLP of what enters them, and both to that.
+    """
+
+    def __init__(self, kind="inside", parallel=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.kind, self.parallel, embedding = kind, parallel, Embedding()
+        if kind == "root":
+            self.words, self.places = embedding.words, embedding.places
+        else:
+            self.embedding = embedding
+        self.attentions = nn.ModuleList(nn.MultiheadAttention(8, 2) for _ in range(2))
+        self.mlps = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+        self.head = nn.Linear(8, 3)
+
+    def begin(self, ids):
+        x = self.words(ids) + self.places if self.kind == "root" else self.embedding(ids)
+        if self.kind == "normed":  # by hand, before any block
+            x = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
+        return x.transpose(0, 1)
+
+    def forward(self, ids):
+        x = self.begin(ids)
+        for attention, mlp in zip(self.attentions, self.mlps, strict=True):
+            said = attention(x, x, x)[0]
+            x = said + mlp(x).relu() + x if self.parallel else (x + said) + mlp(x + said).relu()
+        return self.head(x[0])
+
+
+def as_text(net, embedding="embedding.words"):
+    return assay.model(net.eval(), tokens=assay.Tokens(0, embedding=embedding))
+
+
+@pytest.mark.parametrize("name", ["bt_head", "bt_token"])
+def test_it_matters_not_where_the_embedding_stands(name):
+    ids, y = make_ids((9, 9, 9)), torch.tensor([0, 1, 2])
+    inside, root = as_text(Text()), as_text(Text("root"), "words")
+    assert torch.equal(inside.net(ids), root.net(ids))
+    maps = assay.explain(inside, ids, y, name)
+    assert float(maps.abs().sum()) > 0
+    assert torch.equal(assay.explain(root, ids, y, name), maps)
+
+
+@pytest.mark.parametrize("kind", ["root", "inside", "normed"])
+def test_what_enters_the_first_block_is_scaled(kind):
+    net = Text(kind).eval()
+    model = as_text(net, "words" if kind == "root" else "embedding.words")
+    ids = make_ids((9, 9, 9))
+    batch = make_batch(model, ids, torch.tensor([0, 1, 2]))
+    ((samples, at, _, found, watch),) = attended(model, batch, 0, kind=Entering)
+    scaled = Scaled(3, 0, watch.entry(found.logits), 0.3)
+    ours = attend(model, batch, samples, at, scaled)
+    first, _ = ours.heads(ours.maps)
+    x = net.begin(ids) * 0.3
+    _, expected = net.attentions[0](x, x, x, average_attn_weights=False)
+    close(first, expected)
+
+
+def test_without_a_way_past_the_attention_nothing_enters():
+    class Bare(Text):
+        def forward(self, ids):
+            x = self.begin(ids)
+            return self.head(self.attentions[0](x, x, x)[0][0])
+
+    with pytest.raises(assay.NotApplicable, match="enters its first block cannot be told"):
+        assay.explain(as_text(Bare()), make_ids((9, 9, 9)), [0, 1, 2], "bt_head")
+
+
+def test_blocks_whose_parts_stand_side_by_side():
+    """What enters the block is divided by, not what its MLP gives."""
+    net = Text(parallel=True).eval()
+    model, ids = as_text(net), make_ids((9, 9, 9))
+    batch = make_batch(model, ids, torch.tensor([0, 1, 2]))
+    ((_, _, _, _, watch),) = attended(model, batch, 0, kind=Streams)
+    z, attention = net.begin(ids), net.attentions[0]
+    values = z @ attention.in_proj_weight[16:].T + attention.in_proj_bias[16:]
+    passed = values @ attention.out_proj.weight.T
+    close(watch.passed[0], (passed.norm(dim=-1) / z.norm(dim=-1)).T)
 
 
 def test_heads_without_gradient_count_alike():

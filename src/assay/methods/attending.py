@@ -23,6 +23,9 @@ from assay.methods.gradients import Output, explained
 from assay.types import Batch, Model
 
 Resize = Literal["nearest", "bilinear"]
+CUTTING = (  # they lay out the patches, or make fewer of them
+    "conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d",
+)  # fmt: skip
 
 
 class Attending(TorchFunctionMode):
@@ -38,19 +41,28 @@ class Attending(TorchFunctionMode):
         self.depth = 0  # layers seen
         self.grid: tuple[int, ...] = ()  # of the patches, where a convolution cuts them
         self.maps: list[Tensor] = []
+        self._untold = 0  # attentions of one sample in one axis with the samples: heads, windows?
+        self._joined = 0  # the width of what they give side by side
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Each operation of the network, on its way."""
         told, name = kwargs or {}, getattr(func, "__name__", "")
         if name in FUSED:
+            _check_tokens(name, args)
             with self:  # its parts are seen as well
                 return FUSED[name](*args, **told)
         result = self.operate(name, func, args, told)
-        if name == "conv2d" and not self.depth:
+        if self._untold:
+            self._tell_heads(name, args, result)
+        if name in CUTTING and not self.depth:
             self.grid = tuple(result.shape[2:])
         if name == "softmax" and _between_tokens(result, _dimension(args, told)):
             return self.take(result)
         return result
+
+    def begin(self, at: Tensor) -> Tensor:
+        """The point that the network is run at; others may change it."""
+        return at
 
     def operate(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         """What an operation gives; others may give it rules of their own."""
@@ -80,6 +92,40 @@ class Attending(TorchFunctionMode):
                 f"Its layers attend to {self.maps[0].shape[-1]} tokens and to {keys}: their "
                 f"attentions cannot be multiplied."
             )
+        self.check_heads()
+        each = leading[0] // self.rows if len(leading) == 1 else 1
+        self._untold = each if each > 1 else 0
+
+    def _tell_heads(self, name: str, args: Any, result: Any) -> None:
+        """What heads give stands side by side in what the next layer takes; of windows not."""
+        if name in ("matmul", "bmm", "einsum") and not self._joined:
+            self._joined = self._untold * int(result.shape[-1])
+        elif name in ("linear", "addmm") and self._joined:
+            if args[name == "addmm"].shape[-1] == self._joined:
+                self._untold = 0
+            self.check_heads()
+            self._joined = 0
+
+    def check_heads(self) -> None:
+        """Refuse attentions that may be those of windows as well as those of heads."""
+        if self._untold:
+            raise NotApplicable(
+                f"It attends {self._untold} times in each sample, and the layer behind does not "
+                f"take what so many heads give side by side: it attends within windows, or along "
+                f"rows and columns, and no attention holds all tokens. Where these are heads, give "
+                f"them an axis of their own, [samples, heads, tokens, tokens]."
+            )
+
+
+def _check_tokens(name: str, args: Any) -> None:
+    """Refuse a fused attention between different tokens, which its maps do not show."""
+    if name != "multi_head_attention_forward" or args[0] is args[1]:
+        return
+    if args[0].shape == args[1].shape and not torch.equal(args[0], args[1]):
+        raise NotApplicable(
+            "Its `nn.MultiheadAttention` looks at other tokens than it speaks for: only "
+            "self-attention is explained."
+        )
 
 
 def _dimension(args: Any, kwargs: Any) -> Any:
@@ -173,9 +219,11 @@ def attend(model: Model, batch: Batch, samples: Tensor, at: Tensor, watch: Atten
     Raises:
         NotApplicable: There is no attention to be seen, or none that these methods can use.
     """
-    at = model.laid_out(at)
-    with torch.enable_grad(), watch:
-        logits = model.logits(batch.inputs[samples], at=at)
+    with torch.enable_grad():
+        at = watch.begin(model.laid_out(at))
+        with watch:
+            logits = model.logits(batch.inputs[samples], at=at)
+    watch.check_heads()
     if not watch.depth:
         raise NotApplicable(
             f"No attention was seen while model `{model.name}` ran: a kernel of its own may hide "
@@ -224,6 +272,7 @@ def attended(
         watch = kind(len(samples), first, leaf)
         found = attend(model, batch, samples, x[samples], watch)
         depth = found.depth
+        layout(batch, found.tokens, found.grid)  # refused before anything is made of them
         found.maps = found.maps[_from_layer(start, depth) - first :]
         yield samples, x[samples], asked, found, watch
 
@@ -267,8 +316,9 @@ def to_map(batch: Batch, rows: Tensor, grid: tuple[int, ...], resize: Resize) ->
 def layout(batch: Batch, tokens: int, grid: tuple[int, ...] = ()) -> tuple[int, tuple[int, ...]]:
     """How many tokens stand before those of the input, and how these are laid out.
 
-    Words are counted from the end. Patches fill the grid that a convolution cut, or else the
-    largest of the image's shape, behind a class token, one for distillation, registers.
+    Words are counted from the end. Patches fill the grid that convolutions and poolings cut, or,
+    without any, the largest of the image's shape, behind a class token, one for distillation,
+    registers.
 
     Raises:
         NotApplicable: The tokens are not the input's.
@@ -277,8 +327,14 @@ def layout(batch: Batch, tokens: int, grid: tuple[int, ...] = ()) -> tuple[int, 
         first = tokens - batch.map_shape[0]
         if first >= 0:
             return first, batch.map_shape
-    elif grid and math.prod(grid) <= tokens:
-        return tokens - math.prod(grid), grid
+    elif grid:
+        if math.prod(grid) <= tokens:
+            return tokens - math.prod(grid), grid
+        raise NotApplicable(
+            f"It attends among {tokens} tokens where its convolutions cut the image into "
+            f"{' x '.join(map(str, grid))} patches: within windows or along rows and columns, or "
+            f"after patches were merged or dropped. Only attention among all patches is laid out."
+        )
     else:
         height, width = batch.map_shape
         unit = math.gcd(height, width)

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from assay.methods.attending import Attended, Resize, attend, attended, to_map, token_maps
-from assay.methods.attention_lrp import Relevance
+from assay.methods.attention_lrp import CheferRules
 from assay.methods.gradients import Output, one_pass
 from assay.registry import Passes, method
 from assay.types import Batch, Model
@@ -126,7 +126,7 @@ def chefer_lrp(
     model: Model,
     batch: Batch,
     *,
-    start: Start = 1,
+    start: Start | None = None,
     resize: Resize = "nearest",
     output: Output = "logit",
 ) -> Tensor:
@@ -138,18 +138,21 @@ def chefer_lrp(
     factors of a matrix product, by their shares to both branches of a residual sum, unchanged
     through softmax, GELU and LayerNorm.
 
-    Beside the paper: nothing; its code for ImageNet leaves the first layer out as here. Networks
-    with operations that have no rule are not explained. Needs two passes.
+    Beside the paper: nothing; its code for ImageNet leaves the first layer out, as here unless
+    `start` is given or there is no other. Networks with operations that have no rule are not
+    explained. Needs two passes.
     """
     turned = any(
         isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in model.net.modules()
     )
     rows: list[Tensor] = []
     grid: tuple[int, ...] = ()
-    for samples, at, asked, found, _ in attended(model, batch, start):
-        gradients, read = found.gradients(output), found.read()
+    for samples, at, asked, found, _ in attended(model, batch, start or 0):
+        first = min(1, found.depth - 1) if start is None else start
+        kept = found.maps[first - (start or 0) :]
+        gradients, read = found.gradients(output, kept), found.read()
         found.release()
-        watch = Relevance(len(samples), start)
+        watch = CheferRules(len(samples), first)
         watch.samples_second = turned
         second = attend(model, batch, samples, at, watch)
         one_hot = torch.zeros_like(second.logits).scatter(1, second.targets[:, None], 1.0)

@@ -20,7 +20,7 @@ THROUGH = {
     "softmax", "layer_norm", "gelu", "relu", "silu", "tanh", "sigmoid", "dropout", "masked_fill",
 }  # fmt: skip
 # is shared by the factors of a product, or by the terms of a sum over places,
-PRODUCTS = {"matmul", "bmm", "einsum"}
+CONTRACTIONS = {"matmul", "bmm", "einsum"}
 SUMS = {"sum", "mean"}
 # and follows the numbers where they only move.
 MOVES = {
@@ -31,7 +31,7 @@ MOVES = {
 }  # fmt: skip
 
 
-class Relevance(Attending):
+class CheferRules(Attending):
     """While a network runs: its operations, with the rules of relevance on the way back.
 
     Raises:
@@ -46,7 +46,9 @@ class Relevance(Attending):
         moving = [a for a in tensors if a.requires_grad]
         if name == "linear" and moving:
             return _linear(*args, **kwargs)
-        if name in PRODUCTS and moving and len(tensors) == 2:
+        if name == "addmm" and not kwargs and len(moving) == 1 and moving[0] is args[1]:
+            return _linear(args[1], args[2].T, args[0])
+        if name in CONTRACTIONS and moving and len(tensors) == 2:
             return _Shares.apply(  # type: ignore[no-untyped-call]
                 lambda *factors: func(*_put(args, factors), **kwargs), *tensors
             )
@@ -66,8 +68,13 @@ class Relevance(Attending):
         result = func(*args, **kwargs)
         if name in MOVES or not _carries(result):
             return result
+        cure = (
+            " Of one logit z the classes' are -z and z: give the network a logit for each class."
+            if name == "neg"
+            else ""
+        )
         raise NotApplicable(
-            f"There is no rule of relevance for the operation `{name}` of this network."
+            f"There is no rule of relevance for the operation `{name}` of this network.{cure}"
         )
 
 

@@ -1,20 +1,18 @@
 """Bidirectional attribution in transformers: what a token was told, times what it is asked for."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from assay.errors import NotApplicable
 from assay.methods.attending import Attended, Attending, Resize, attend, attended, to_map
 from assay.methods.attention import Start, beside_itself, carried, transformer
+from assay.methods.entering import Entering, Scaled
 from assay.methods.gradients import Output
-from assay.network import has_attention
 from assay.registry import Passes
-from assay.tokens import hooked
 from assay.types import Batch, Model
 
 Steps = Annotated[int, Field(ge=2)]
@@ -40,7 +38,7 @@ def bt_head(
     Formula: the mean of the read tokens' rows of R W elementwise. R = I, then R + B_l R for layers
     l from `start` up; B_l = sum_h w_h A_h, w_h the mean of |A_h^T G_h| as a share of all heads',
     G = df/dA. W = mean_h max(G', 0), G' the last layer's G averaged over inputs a x, a in `steps`
-    equal steps from 0 to 1; of texts the whole embedding is scaled.
+    equal steps from 0 to 1; of texts what enters the first block is scaled, places and all.
 
     Beside the paper: heads without any gradient count alike. `start` is a third of the layers
     unless given, near M4's settings; the paper starts at the fourth of twelve for images and at the
@@ -51,7 +49,8 @@ def bt_head(
         pairs = zip(found.heads(found.maps), found.gradients(output), strict=True)
         return [_weigh_heads(a, g) for a, g in pairs]
 
-    return _both_ways(model, batch, start, steps, resize, output, perceive, Attending)
+    kind = Attending if model.tokens is None else Entering
+    return _both_ways(model, batch, start, steps, resize, output, perceive, kind)
 
 
 @transformer("bt_token", passes=_steps_and(1), cite="chen2023", title="Bidirectional, token-wise")
@@ -110,17 +109,18 @@ def _both_ways(
     rows: list[Tensor] = []
     grid: tuple[int, ...] = ()
     only_last = kind is Streams
+    entry = 0
     for samples, at, asked, found, watch in attended(
         model, batch, start, only_last=only_last, kind=kind
     ):
         layers, read = perceive(found, watch), found.read()
+        if model.tokens is not None and isinstance(watch, Entering):
+            entry = watch.entry(found.logits)
         (total,) = found.gradients(output, found.maps[-1:])  # at the input itself, where a = 1
         found.release()
         for share in torch.linspace(0, 1, steps)[:-1].tolist():
-            last = Attending(len(samples), found.depth - 1)
-            with _scaled(model, share):
-                scaled = at if _embeddings(model) else at * share
-                total = total + attend(model, batch, samples, scaled, last).gradients(output)[0]
+            last = Scaled(len(samples), found.depth - 1, entry, share)
+            total = total + attend(model, batch, samples, at, last).gradients(output)[0]
         feedback = (total / steps).clamp(min=0).mean(1)
         everyone = torch.eye(found.tokens).to(feedback).expand_as(feedback)
         perception = carried(everyone, [beside_itself(layer) for layer in layers])
@@ -129,40 +129,11 @@ def _both_ways(
     return to_map(batch, torch.cat(rows), grid, resize)
 
 
-def _embeddings(model: Model) -> nn.Module | None:
-    """The module that makes words and places one embedding, where the network has one."""
-    if model.tokens is None:
-        return None
-    parent, _, _ = model.tokens.embedding.rpartition(".")
-    module = model.net.get_submodule(parent)
-    return None if not parent or has_attention(module) else module
-
-
-@contextlib.contextmanager
-def _scaled(model: Model, share: float) -> Iterator[None]:
-    """Scale the whole embedding of a text while the network runs."""
-    module = _embeddings(model)
-    if module is None:
-        yield
-        return
-
-    def scale(_: nn.Module, __: Any, made: Any) -> Any:
-        if not isinstance(made, Tensor):
-            raise NotApplicable(
-                f"Expected the embeddings of model `{model.name}` to be a tensor, got "
-                f"{type(made).__name__}."
-            )
-        return made * share
-
-    with hooked(module, scale):
-        yield
-
-
-class Streams(Attending):
+class Streams(Entering):
     """While a network runs: also |O v| / |z| of every token in each layer, `[n, s]`.
 
     The values v are what an attention is multiplied with; the next linear layer O projects them;
-    what its result is added to, z, came into the block.
+    what its result is added to, z, came into the block: the attention was computed from it.
     """
 
     def __init__(self, rows: int, start: int = 0, leaf: int | None = None) -> None:
@@ -180,14 +151,15 @@ class Streams(Attending):
 
     def operate(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         """What an operation gives; the three that matter are noted."""
+        result = super().operate(name, func, args, kwargs)
         if self._awaited == "sum" and any(a is self._branch for a in args):
-            if name in ("add", "add_"):
-                self._join(args[1] if args[0] is self._branch else args[0])
-                return func(*args, **kwargs)
-            self._branch = func(*args, **kwargs)
-            self._turned ^= name == "transpose"
-            return self._branch
-        result = func(*args, **kwargs)
+            others = [a for a in args if a is not self._branch]
+            if name in ("add", "add_") and self.attends_to(others[0]):
+                self._join(others[0])
+            else:
+                self._branch = result
+                self._turned ^= name == "transpose"
+            return result
         if self._awaited == "values" and name in ("matmul", "bmm"):
             self._values, self._awaited = args[1].detach(), "projection"
         elif self._awaited == "projection" and name == "linear":

@@ -55,10 +55,10 @@ def _multi_head(
     **told: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """What `nn.MultiheadAttention` calls, by its definition; tokens come first, then samples."""
-    if query is not key or in_weight is None or bias_k is not None or add_zero:
+    if in_weight is None or bias_k is not None or add_zero:
         raise NotApplicable(
-            "Its `nn.MultiheadAttention` looks at other tokens than it speaks for, or at added "
-            "ones: only self-attention is explained."
+            "Its `nn.MultiheadAttention` has keys or values of another width (`kdim`, `vdim`), or "
+            "adds tokens to them (`add_bias_kv`, `add_zero_attn`): it cannot be written out."
         )
     biases = [None] * 3 if in_bias is None else in_bias.chunk(3)
     asked, offered, said = (

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils import _pytree as tree
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -151,6 +152,7 @@ class Relevance(Override):
         self._gates: Any = WeakTensorKeyDictionary()  # what came out of a sigmoid
         self._unknown = refusing(name, MOVING | frozenset(LARGEST))
         rules: dict[str, Rule] = dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED, "linear"), self._layer)
+        rules["addmm"] = self._dense
         rules |= dict.fromkeys(("matmul", "einsum", "tensordot"), self._contraction)
         rules |= dict.fromkeys(LINEAR, self._proportional)
         rules |= dict.fromkeys(ACTIVATIONS, self._unchanged)
@@ -177,6 +179,13 @@ class Relevance(Override):
         axis = -1 if dense else 1 - weight.ndim
         units = None if call.name in TRANSPOSED else 0
         return self._share_out(call, weight, bias, apply, "dense" if dense else "conv", units, axis)
+
+    def _dense(self, call: Call) -> Any:
+        """A bias plus x times a weight, without factors of their own, is a dense layer."""
+        if call.kwargs or len(call.inputs) > 1 or call.inputs[0] is not call.args[1]:
+            return self._unknown(call)
+        bias, x, weight = call.args
+        return self._layer(Call("linear", functional.linear, (x, weight.T, bias)))
 
     def _contraction(self, call: Call) -> Any:
         """A product with a constant is a dense layer whatever its axes; one with a gate a sum."""

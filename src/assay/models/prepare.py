@@ -107,9 +107,13 @@ def last_spatial(model: Model) -> Iterator[list[str]]:
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            if isinstance(output, Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
+            if not isinstance(output, Tensor):
+                return
+            if output.is_nested:  # tokens of texts of different lengths: they have no one shape
+                found.clear()
+            elif output.ndim == 4 and min(output.shape[2:]) > 1:
                 found.append(name)
-            elif isinstance(output, Tensor) and output.ndim == 3 and output.shape[1] > 1:
+            elif output.ndim == 3 and output.shape[1] > 1:
                 found.clear()  # tokens: what was spatial before them lies far from the answer
 
         return hook
