@@ -150,6 +150,7 @@ def _excited(options: Mapping[str, Any]) -> Passes:
 
 @method(
     "excitation_backprop",
+    version=2,
     needs=lambda options: {"gradients"} if options["layer"] is None else {"gradients", "image"},
     noise=True,
     passes=_excited,
@@ -163,7 +164,8 @@ def excitation_backprop(
     """How likely a walk from the class down through what excites it is to end at each input.
 
     Formula: P_i = sum_j x_i+ w_ij+ / (sum_k x_k+ w_kj+) P_j, from P = 1 at the class; `contrastive`
-    subtracts the same with the last layer's weights negated: what excites all other classes.
+    subtracts the same with the last layer's weights negated: what excites all other classes. The
+    walk from class 0 of a network with one logit has them negated too: its score is the negative.
 
     Beside the paper: the walk ends at the input unless `layer` names an earlier end, as in the
     paper; negative inputs excite nothing, and a walk without anywhere to go is lost. Batch-norms
@@ -185,9 +187,7 @@ def excitation_backprop(
         top = torch.zeros_like(logits).scatter(1, batch.targets[samples][:, None], 1)
         found = _walked(logits, end, top)
         if contrastive:
-            last = mode.layers[-1]
-            last.weight = -last.weight
-            found = found - _walked(logits, end, top)
+            found = found - _walked(logits, end, -top)
         parts.append(found[:asked])
     walks = torch.cat(parts)
     return walks if module is None else enlarge(walks.sum(1), batch.map_shape)
@@ -199,6 +199,11 @@ def _walked(logits: Tensor, end: Tensor, top: Tensor) -> Tensor:
         raise NotApplicable(
             "The layer's output is merged with the batch-norm behind it, or leads nowhere: "
             "name the layer that follows."
+        )
+    if bool((found < 0).any()):
+        raise NotApplicable(
+            "The walk from a negated logit meets no layer with weights on its way, so nothing "
+            "tells what excites the negative: leave `contrastive` out, or name an earlier `layer`."
         )
     return found
 
