@@ -84,6 +84,63 @@ def test_other_activations_have_no_rule(name, smooth):
         assay.explain(net, x, y, name)
 
 
+class Written(nn.Module):
+    """A network whose rectifier is written by hand."""
+
+    def __init__(self, act):
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.other, self.act = nn.Linear(768, 9), nn.Linear(9, 4), act
+
+    def forward(self, x):
+        return self.other(self.act(self.one(x.flatten(1))))
+
+
+@pytest.mark.parametrize("name", ["guided_backprop", "deconvolution"])
+def test_rectifiers_in_other_words(name):
+    x, y = make_images(4)
+    expected = assay.explain(Written(torch.relu), x, y, name)
+    assert not torch.allclose(expected, assay.explain(Written(torch.relu), x, y, "saliency"))
+    for act in (
+        lambda x: torch.maximum(x, torch.zeros_like(x)),
+        lambda x: torch.max(torch.zeros(()), x),
+        lambda x: x.clamp(min=torch.zeros(())),
+        lambda x: F.threshold(x, 0, 0),
+        nn.Threshold(0, 0),
+    ):
+        assert torch.equal(assay.explain(Written(act), x, y, name), expected)
+    plain = assay.explain(Written(lambda x: torch.maximum(x, x / 2)), x, y, name)
+    assert torch.equal(
+        plain, assay.explain(Written(lambda x: torch.maximum(x, x / 2)), x, y, "saliency")
+    )
+
+
+@pytest.mark.parametrize("name", ["guided_backprop", "deconvolution"])
+@pytest.mark.parametrize(
+    ("act", "operator"),
+    [
+        (lambda x: x * (x > 0), "gt"),
+        (lambda x: torch.where(x <= 0, 0.0, x), "le"),
+        (lambda x: x.masked_fill(x < 0, 0), "lt"),
+        (lambda x: x * torch.heaviside(x, torch.zeros(())), "heaviside"),
+        (lambda x: F.threshold(x, 0.1, 0), "threshold"),
+    ],
+    ids=["gt", "le", "lt", "heaviside", "threshold"],
+)
+def test_gates_by_comparison_are_refused(name, act, operator):
+    x, y = make_images(2)
+    with pytest.raises(assay.NotApplicable, match=f"`{name}` is defined for.*`{operator}`"):
+        assay.explain(Written(act), x, y, name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["deeplift", "deepshap", "lrp", "excitation_backprop"])
+def test_half_precision_is_refused_by_name(name, dtype):
+    x, y = make_images(2)
+    with pytest.raises(assay.NotApplicable, match=r"not exact in half precision.*net.float\(\)"):
+        assay.explain(Written(torch.relu).to(dtype), x.to(dtype), y, name)
+
+
 class WritesIntoAView(nn.Module):
     def __init__(self):
         super().__init__()

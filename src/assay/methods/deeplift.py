@@ -12,7 +12,7 @@ from assay.methods.checks import completeness
 from assay.methods.copies import points
 from assay.methods.differences import ROUNDING, Differences, Tape
 from assay.methods.gradients import Output, explained, starting_point
-from assay.methods.override import chunks, laid_out, logits_under
+from assay.methods.override import chunks, laid_out, logits_under, refuse_half
 from assay.registry import Passes, method
 from assay.removal import FillChoice
 from assay.types import Batch, Model
@@ -78,6 +78,7 @@ def _mean_shares(
     model: Model, batch: Batch, output: Output, rows: int, start: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """The mean of the shares from `rows` baselines, `start(samples, rows)`."""
+    refuse_half(model, "DeepLIFT")
     x = points(model, batch)
     mean = torch.zeros_like(x)
     for samples, row, asked in chunks(model, batch, rows):
