@@ -183,3 +183,10 @@ def test_it_works_on_transformers():
     assert float(assay.explain(hf_vit(), x, y, "chefer_lrp").abs().sum()) > 0
     maps = assay.explain(hf_bert(), make_ids(), torch.tensor([0, 1, 2]), "chefer_lrp")
     assert float(maps.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused_by_name(dtype):
+    x, y = make_images(2)
+    with pytest.raises(assay.NotApplicable, match="Chefer LRP is not exact in half precision"):
+        assay.explain(make_vit(depth=2).to(dtype), x.to(dtype), y, "chefer_lrp")

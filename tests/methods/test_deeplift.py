@@ -306,3 +306,42 @@ def test_what_only_looks_on_needs_no_rule():
     x, y = torch.randn(2, 1, 3, 3), torch.zeros(2).long()
     expected = assay.explain(Looking(), x, y, "input_x_gradient")
     assert torch.allclose(assay.explain(Looking(), x, y, "deeplift"), expected)
+
+
+class Normed(nn.Module):
+    """A residual step behind a layer norm, which is at its steepest where the stream is zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(32)
+        self.grow, self.shrink = (nn.Linear(*s, bias=False) for s in ((32, 64), (64, 32)))
+
+    def forward(self, x):
+        return x + self.shrink(F.relu(self.grow(self.norm(x))))
+
+
+@pytest.mark.parametrize("depth", [4, 8, 12])
+def test_shares_that_drown_in_rounding_are_refused(depth):
+    """Each norm multiplies by 1 / sqrt(eps): large shares are no reason to miss by more."""
+    torch.manual_seed(0)
+    first, steps = nn.Linear(16, 32, bias=False), [Normed() for _ in range(depth)]
+    net = nn.Sequential(first, *steps, nn.Linear(32, 4))
+    x, y = torch.randn(3, 16), torch.arange(3)
+    with pytest.raises(assay.NotApplicable, match=r"too much for torch.float32.*uniform, blur"):
+        assay.explain(net, x, y, "deeplift")
+    start = torch.randn(16)
+    assert_complete(net, x, y, start=start.expand_as(x), atol=1e-4, baseline=start)
+
+
+def test_an_answer_near_zero_is_no_reason_to_refuse():
+    """Its shares are as exact as those of larger answers."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(99, 50, bias=False), nn.ReLU(), nn.Linear(50, 2, bias=False))
+    x, y = torch.randn(1, 99), torch.zeros(1).long()
+    hidden, head = net[:2](x).detach(), net[2].weight
+    with torch.no_grad():  # the first answer is what rounding makes of zero
+        head[0] -= (head[0] @ hidden[0]) / hidden.square().sum() * hidden[0]
+    assert answers(net, x, y).abs() < 1e-6
+    maps = assay.explain(net, x, y, "deeplift")
+    assert maps.abs().sum() > 0.1
+    assert maps.sum().abs() < 1e-5

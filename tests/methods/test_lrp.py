@@ -104,6 +104,63 @@ def test_a_batch_norm_is_part_of_the_layer_before_it():
         assert torch.allclose(*maps, rtol=1e-6, atol=1e-9 * maps[0].abs().max())
 
 
+class NormedTokens(nn.Module):
+    """A dense layer over channels, then a batch-norm over tokens, or its scale and shift."""
+
+    def __init__(self, tokens, written_out):
+        super().__init__()
+        torch.manual_seed(0)
+        self.dense, self.norm, self.head = nn.Linear(6, 8), nn.BatchNorm1d(tokens), nn.Linear(8, 3)
+        self.written_out = written_out
+        with torch.no_grad():
+            self.norm.running_mean.normal_()
+            for spread in (self.norm.running_var, self.norm.weight):
+                spread.uniform_(0.2, 3)
+
+    def forward(self, x):  # [B, tokens, 6]
+        x, norm = self.dense(x), self.norm
+        if self.written_out:
+            scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+            shift = norm.bias - norm.running_mean * scale
+            x = x * scale[:, None] + shift[:, None]
+        else:
+            x = norm(x)
+        return self.head(F.relu(x).mean(1))
+
+
+@pytest.mark.parametrize("tokens", [5, 8])
+@pytest.mark.parametrize("rule", ["epsilon", "alpha_beta"])
+def test_a_batch_norm_along_another_axis_stands_alone(tokens, rule):
+    x, y = torch.randn(3, tokens, 6, dtype=torch.float64), torch.arange(3)
+    nets = [NormedTokens(tokens, written_out).double() for written_out in (False, True)]
+    assert torch.allclose(*(net.eval()(x) for net in nets))
+    maps = [assay.explain(net, x, y, "lrp", rule=rule) for net in nets]
+    assert torch.allclose(*maps, rtol=1e-4, atol=1e-6 * maps[1].abs().max())
+
+
+class TwoNorms(nn.Module):
+    """Two batch-norms of what one convolution gave, or of what two equal ones gave."""
+
+    def __init__(self, convolutions):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.head = nn.Conv2d(3, 6, 3), nn.Linear(6, 4)
+        self.one, self.other = nn.BatchNorm2d(6), nn.BatchNorm2d(6)
+        self.convolutions = convolutions
+
+    def forward(self, x):
+        z = self.conv(x)
+        again = z if self.convolutions == 1 else self.conv(x)
+        return self.head(F.relu(self.one(z) + 2 * self.other(again)).mean((2, 3)))
+
+
+def test_two_batch_norms_may_follow_one_layer():
+    x, y = zoo_images()
+    maps = [assay.explain(TwoNorms(n).double(), x, y, "lrp") for n in (1, 2)]
+    assert maps[0].abs().max() > 0
+    assert torch.allclose(*maps, rtol=1e-9, atol=1e-14)
+
+
 class Gated(nn.Module):
     """A product of a signal and a gate; the gate alone knows the second half of the input."""
 

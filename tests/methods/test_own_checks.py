@@ -69,6 +69,21 @@ class TestTheGap:
             found = conservation().function(model, batch, x * net.weight[y], {})
         assert float(found.max()) < 1e-4
 
+    @pytest.mark.parametrize("output", ["logit", "probability", "log_odds"])
+    def test_relevance_is_held_against_what_it_began_with(self, output):
+        """Without biases, LRP-0 loses nothing, whatever it explains."""
+        torch.manual_seed(0)
+        dense = [torch.nn.Linear(*s, bias=False) for s in ((12, 8), (8, 4))]
+        net = torch.nn.Sequential(torch.nn.Flatten(), dense[0], torch.nn.ReLU(), dense[1])
+        model, y = assay.model(net.double()), torch.arange(3)
+        batch = Batch(("a", "b", "c"), torch.randn(3, 3, 2, 2).double(), y)
+        choice = choose_one("method", {"lrp": {"rule": "zero", "output": output}})
+        with model.evaluating(), torch.no_grad():
+            maps = raw_map(model, batch, choice)
+            found = choice.check.function(model, batch, maps, choice.options)
+        assert maps.abs().max() > 0
+        assert float(found.max()) < 1e-9
+
 
 def steps_taken(net, x, y, tolerance: float) -> list[int]:
     """The fewest steps of each sample that are enough."""

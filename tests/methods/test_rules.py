@@ -84,6 +84,63 @@ def test_other_activations_have_no_rule(name, smooth):
         assay.explain(net, x, y, name)
 
 
+class Written(nn.Module):
+    """A network whose rectifier is written by hand."""
+
+    def __init__(self, act):
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.other, self.act = nn.Linear(768, 9), nn.Linear(9, 4), act
+
+    def forward(self, x):
+        return self.other(self.act(self.one(x.flatten(1))))
+
+
+@pytest.mark.parametrize("name", ["guided_backprop", "deconvolution"])
+def test_rectifiers_in_other_words(name):
+    x, y = make_images(4)
+    expected = assay.explain(Written(torch.relu), x, y, name)
+    assert not torch.allclose(expected, assay.explain(Written(torch.relu), x, y, "saliency"))
+    for act in (
+        lambda x: torch.maximum(x, torch.zeros_like(x)),
+        lambda x: torch.max(torch.zeros(()), x),
+        lambda x: x.clamp(min=torch.zeros(())),
+        lambda x: F.threshold(x, 0, 0),
+        nn.Threshold(0, 0),
+    ):
+        assert torch.equal(assay.explain(Written(act), x, y, name), expected)
+    plain = assay.explain(Written(lambda x: torch.maximum(x, x / 2)), x, y, name)
+    assert torch.equal(
+        plain, assay.explain(Written(lambda x: torch.maximum(x, x / 2)), x, y, "saliency")
+    )
+
+
+@pytest.mark.parametrize("name", ["guided_backprop", "deconvolution"])
+@pytest.mark.parametrize(
+    ("act", "operator"),
+    [
+        (lambda x: x * (x > 0), "gt"),
+        (lambda x: torch.where(x <= 0, 0.0, x), "le"),
+        (lambda x: x.masked_fill(x < 0, 0), "lt"),
+        (lambda x: x * torch.heaviside(x, torch.zeros(())), "heaviside"),
+        (lambda x: F.threshold(x, 0.1, 0), "threshold"),
+    ],
+    ids=["gt", "le", "lt", "heaviside", "threshold"],
+)
+def test_gates_by_comparison_are_refused(name, act, operator):
+    x, y = make_images(2)
+    with pytest.raises(assay.NotApplicable, match=f"`{name}` is defined for.*`{operator}`"):
+        assay.explain(Written(act), x, y, name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["deeplift", "deepshap", "lrp", "excitation_backprop"])
+def test_half_precision_is_refused_by_name(name, dtype):
+    x, y = make_images(2)
+    with pytest.raises(assay.NotApplicable, match=r"not exact in half precision.*net.float\(\)"):
+        assay.explain(Written(torch.relu).to(dtype), x.to(dtype), y, name)
+
+
 class WritesIntoAView(nn.Module):
     def __init__(self):
         super().__init__()
@@ -178,6 +235,103 @@ def test_excitation_backprop_by_hand(contrastive):
         expected = walk(x, net[0].weight, middle)
     found = assay.explain(net, x, y, "excitation_backprop", contrastive=contrastive)
     assert torch.allclose(found, expected, atol=1e-12)
+
+
+class OneLogit(nn.Module):
+    """A binary network; its twin says both scores itself, -z and z, by a layer of two rows."""
+
+    def __init__(self, way="plain"):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.way = nn.Sequential(nn.Linear(7, 9), nn.ReLU()), way
+        self.head = nn.Linear(9, 1)
+        if way == "twin":
+            weight, bias = self.head.weight, self.head.bias
+            self.head = nn.Linear(9, 2)
+            with torch.no_grad():
+                self.head.weight.copy_(torch.cat([-weight, weight]))
+                self.head.bias.copy_(torch.cat([-bias, bias]))
+
+    def forward(self, x):
+        x = self.body(x)
+        match self.way:
+            case "squeezed":
+                return self.head(x).squeeze(1)
+            case "sum":  # of the same two halves
+                weight = self.head.weight
+                return F.linear(x[:, :4], weight[:, :4]) + F.linear(x[:, 4:], weight[:, 4:])
+            case "turned":
+                return 1 - (1 - self.head(x)) * -1 / -1
+        return self.head(x)
+
+
+def positive_inputs():
+    return torch.rand(6, 7, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("way", ["plain", "squeezed", "turned"])
+@pytest.mark.parametrize("contrastive", [False, True])
+def test_the_walk_of_a_negated_logit_takes_negative_weights(way, contrastive):
+    x, y = positive_inputs(), torch.arange(6) % 2
+    maps = [
+        assay.explain(OneLogit(w), x, y, "excitation_backprop", contrastive=contrastive)
+        for w in (way, "twin")
+    ]
+    assert maps[1].abs().sum(1).min() > 0
+    assert torch.allclose(*maps, atol=1e-6)
+
+
+def test_a_walk_from_a_negated_sum_goes_to_what_is_negative_in_it():
+    net, x = OneLogit("sum").double(), positive_inputs().double()
+    with torch.no_grad():
+        hidden, w = net.body(x), net.head.weight
+        halves = torch.stack([hidden[:, :4] @ w[0, :4], hidden[:, 4:] @ w[0, 4:]], 1)
+        against = halves.clamp(max=0)
+        top = against / against.sum(1, keepdim=True)
+        middle = [
+            walk(h, -v, top[:, [i]])
+            for i, (h, v) in enumerate(
+                zip(hidden.split([4, 5], 1), w.split([4, 5], 1), strict=True)
+            )
+        ]
+        expected = walk(x, net.body[0].weight, torch.cat(middle, 1).nan_to_num())
+    found = assay.explain(net, x, torch.zeros(6).long(), "excitation_backprop")
+    assert (expected != 0).any()
+    assert torch.allclose(found, expected, atol=1e-12)
+
+
+class Aside(OneLogit):
+    """The twin, with another head called after its own."""
+
+    def __init__(self, after):
+        super().__init__("twin")
+        self.after, self.aside = after, nn.Linear(9, 5)
+
+    def forward(self, x):
+        x = self.body(x)
+        aside = None if self.after else self.aside(x)
+        said = self.head(x)
+        return said, self.aside(x) if self.after else aside
+
+
+def test_contrast_is_to_the_layer_that_made_the_logits():
+    x, y = positive_inputs(), torch.arange(6) % 2
+    expected = assay.explain(OneLogit("twin"), x, y, "excitation_backprop", contrastive=True)
+    assert expected.abs().sum(1).min() > 0
+    for after in (False, True):
+        model = assay.model(Aside(after), output=0)
+        found = assay.explain(model, x, y, "excitation_backprop", contrastive=True)
+        assert torch.equal(found, expected)
+
+
+def test_contrast_needs_a_layer():
+    class Means(nn.Module):
+        def forward(self, x):
+            return x.mean((2, 3))
+
+    x, y = torch.randn(3, 3, 4, 4), torch.arange(3)
+    with pytest.raises(assay.NotApplicable, match="no layer with weights"):
+        assay.explain(Means(), x, y, "excitation_backprop", contrastive=True)
 
 
 def test_walks_end_somewhere():

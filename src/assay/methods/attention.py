@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from assay.methods.attending import Attended, Resize, attend, attended, to_map, token_maps
 from assay.methods.attention_lrp import CheferRules
 from assay.methods.gradients import Output, one_pass
+from assay.methods.override import refuse_half
 from assay.registry import Passes, method
 from assay.types import Batch, Model
 
@@ -142,6 +143,7 @@ def chefer_lrp(
     `start` is given or there is no other. Networks with operations that have no rule are not
     explained. Needs two passes.
     """
+    refuse_half(model, "Chefer LRP")
     turned = any(
         isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in model.net.modules()
     )

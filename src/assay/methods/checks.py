@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.methods.copies import points
-from assay.methods.outputs import answers
+from assay.methods.outputs import answers, relevance
 from assay.registry import Check
 from assay.types import Batch, Model
 
@@ -35,11 +35,14 @@ def completeness(baselines: Baselines, count: Callable[[Options], int] = lambda 
 
 
 def conservation() -> Check:
-    """Maps that add up to f(x): nothing is lost on the way, and nothing is made."""
+    """Maps that add up to f(x): nothing is lost on the way, and nothing is made.
+
+    Of an output other than the logit, to what begins: the logits times its gradients.
+    """
 
     def function(model: Model, batch: Batch, raw: Tensor, options: Options) -> Tensor:
         x = points(model, batch)
-        return gap(raw, answers(model, batch, x, options.get("output", "logit")))
+        return gap(raw, answers(model, batch, x, options.get("output", "logit"), of=relevance))
 
     return Check("conservation gap", function, lambda options: 1)
 

@@ -10,14 +10,15 @@ from torch import Tensor
 from assay.errors import NotApplicable
 from assay.methods.checks import completeness
 from assay.methods.copies import points
-from assay.methods.differences import Differences, Tape
+from assay.methods.differences import ROUNDING, Differences, Tape
 from assay.methods.gradients import Output, explained, starting_point
-from assay.methods.override import chunks, laid_out, logits_under
+from assay.methods.override import chunks, laid_out, logits_under, refuse_half
 from assay.registry import Passes, method
 from assay.removal import FillChoice
 from assay.types import Batch, Model
 
-INCOMPLETE = 1e-3  # how far the shares may be from the difference of the answers
+INCOMPLETE = 1e-3  # of the answers: how far the shares may be from their difference
+ROUNDED = 1e-2  # of the logits: how much more may be put down to the rounding of large shares
 
 
 def _shares(
@@ -38,28 +39,46 @@ def _shares(
         raise NotApplicable("The network takes a longer way at the baseline than at the sample.")
     (multiplier,) = torch.autograd.grad(total, x)
     shares = (x - start).detach() * multiplier
-    _check_complete(shares, before.detach(), after.detach())
+    # A probability is as exact as it is small; a logit, or a difference of logits, is not.
+    exact = (before.abs() + after.abs()).detach()
+    scale = exact if output == "probability" else logits.detach().abs().amax(1)
+    _check_complete(shares, before.detach(), after.detach(), scale)
     return shares
 
 
-def _check_complete(shares: Tensor, before: Tensor, after: Tensor) -> None:
-    """Refuse shares that do not add up: an operator did what its rule does not say."""
+def _check_complete(shares: Tensor, before: Tensor, after: Tensor, scale: Tensor) -> None:
+    """Refuse shares that do not add up, or are so large that rounding drowns what they add up to.
+
+    `scale` is the size of the numbers which the answers were made of.
+    """
     flat = shares.flatten(1)
     gap = (flat.sum(1) - (after - before)).abs()
-    allowed = INCOMPLETE * (before.abs() + after.abs() + 0.1 * flat.abs().sum(1))
-    if not bool((gap <= allowed).all()):  # NaN is not complete either
-        worst = int((gap - allowed).argmax())
+    rounding = ROUNDING * torch.finfo(flat.dtype).eps * flat.abs().sum(1)
+    allowed = INCOMPLETE * (before.abs() + after.abs()) + rounding.clamp(max=ROUNDED * scale)
+    if bool((gap <= allowed).all()):  # NaN is not complete either
+        return
+    worst = int((gap - allowed).argmax())
+    missed = (
+        f"The shares add up to {float(flat.sum(1)[worst]):.4g}, the answers differ by "
+        f"{float((after - before)[worst]):.4g}"
+    )
+    if float(gap[worst]) <= float(rounding[worst]) or not bool(gap[worst].isfinite()):
         raise NotApplicable(
-            f"The shares add up to {float(flat.sum(1)[worst]):.4g}, the answers differ by "
-            f"{float((after - before)[worst]):.4g}: the network chooses by its values in a way "
-            f"DeepLIFT has no rule for."
+            f"{missed}, and without their signs the shares add up to "
+            f"{float(flat.abs().sum(1)[worst]):.4g}: too much for {flat.dtype}. A norm of a signal "
+            f"that is zero at the baseline is that steep. Take another `baseline` (uniform, blur, "
+            f"a given tensor) or the network and its inputs in double precision."
         )
+    raise NotApplicable(
+        f"{missed}: the network chooses by its values in a way DeepLIFT has no rule for."
+    )
 
 
 def _mean_shares(
     model: Model, batch: Batch, output: Output, rows: int, start: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """The mean of the shares from `rows` baselines, `start(samples, rows)`."""
+    refuse_half(model, "DeepLIFT")
     x = points(model, batch)
     mean = torch.zeros_like(x)
     for samples, row, asked in chunks(model, batch, rows):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from assay.methods.checks import conservation
 from assay.methods.copies import points
-from assay.methods.gradients import Output, explained
-from assay.methods.override import chunks, laid_out, logits_under
+from assay.methods.outputs import Output, begun_with
+from assay.methods.override import chunks, laid_out, logits_under, refuse_half
 from assay.methods.relevance import (
     STABLE,
     Layer,
@@ -63,16 +63,14 @@ def relevances(
     for samples, _, asked in chunks(model, batch):
         at = laid_out(model, x[samples])
         logits = logits_under(make(), model, batch.inputs[samples], at)
-        with torch.enable_grad():
-            top = logits.detach().requires_grad_(True)
-            scalar = explained(model, top, batch.targets[samples], output).sum()
-        (slope,) = torch.autograd.grad(scalar, top)
-        (found,) = torch.autograd.grad(logits, at, slope * top.detach())
+        top = begun_with(model, logits, batch.targets[samples], output)
+        (found,) = torch.autograd.grad(logits, at, top)
         yield found[:asked]
 
 
 @method(
     "lrp",
+    version=2,
     needs=["gradients"],
     noise=True,
     passes=checked_pass,
@@ -106,6 +104,7 @@ def lrp(
     biases. Group norms and products of two signals have no rule. An `output` other than the logit
     begins with the logits times its gradients. Meta-Rank takes `rule: epsilon`.
     """
+    refuse_half(model, "LRP")
     steady = 0.0 if rule == "zero" else STABLE
     choose = _composite(rule, epsilon, alpha)
     return torch.cat(

@@ -1,5 +1,6 @@
 """What is explained: a class's logit, its probability or its log-odds."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -24,12 +25,35 @@ def explained(model: Model, logits: Tensor, targets: Tensor, output: Output) -> 
     return logits.gather(1, column)[:, 0] - torch.logsumexp(others, 1)
 
 
-def answers(model: Model, batch: Batch, at: Tensor, output: Output) -> Tensor:  # [B]
-    """The explained output at one point of each sample: one forward pass each."""
+def begun_with(model: Model, logits: Tensor, targets: Tensor, output: Output) -> Tensor:  # [n, C]
+    """The relevance of the logits: themselves times the gradients of what is explained."""
+    with torch.enable_grad():
+        top = logits.detach().requires_grad_(True)
+        scalar = explained(model, top, targets, output).sum()
+    (slope,) = torch.autograd.grad(scalar, top)
+    return slope * top.detach()
+
+
+def relevance(model: Model, logits: Tensor, targets: Tensor, output: Output) -> Tensor:  # [n]
+    """All that is shared out from the top: the logit itself where that is explained."""
+    return begun_with(model, logits, targets, output).sum(1)
+
+
+def answers(
+    model: Model,
+    batch: Batch,
+    at: Tensor,
+    output: Output,
+    of: Callable[[Model, Tensor, Tensor, Output], Tensor] = explained,
+) -> Tensor:  # [B]
+    """The explained output at one point of each sample, or what else is made of the logits.
+
+    One forward pass each.
+    """
     parts = []
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, at.device):
         points = at[samples]
         points = model.laid_out(points)
         logits = model.logits(batch.inputs[samples], at=points)
-        parts.append(explained(model, logits, batch.targets[samples], output)[:asked])
+        parts.append(of(model, logits, batch.targets[samples], output)[:asked])
     return torch.cat(parts).double()

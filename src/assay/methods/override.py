@@ -176,6 +176,16 @@ def refusing(method: str, known: frozenset[str]) -> Rule:
     return rule
 
 
+def refuse_half(model: Model, method: str) -> None:
+    """Refuse networks in half precision, where shares are lost in rounding and sums do not hold."""
+    halves = {p.dtype for p in model.net.parameters()} & {torch.float16, torch.bfloat16}
+    if halves:
+        raise NotApplicable(
+            f"{method} is not exact in half precision, and model `{model.name}` is in "
+            f"{', '.join(map(str, halves))}; use net.float()."
+        )
+
+
 def chunks(model: Model, batch: Batch, rows: int = 1) -> Iterator[tuple[Tensor, Tensor, int]]:
     """Samples and rows a micro-batch at a time, of a network whose operators can be seen."""
     for name, module in model.net.named_modules():

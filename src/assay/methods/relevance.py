@@ -52,6 +52,10 @@ class Layer:
             found = torch.autograd.grad(total, leaves, shares(total.detach()))
         return functools.reduce(torch.add, [f * x for f, (x, _) in zip(found, pairs, strict=True)])
 
+    def gives_channels(self) -> bool:
+        """Whether what it gives are the channels of z, [n, channels, ...], one for each weight."""
+        return self.units is not None and self.z.ndim + self.axis == 1
+
     def scaled(self, scale: Tensor, shift: Tensor, z: Tensor) -> "Layer":
         """The same layer with what it gives scaled and shifted, channel by channel."""
         column = [1] * self.z.ndim
@@ -116,9 +120,18 @@ def flat_rule(layer: Layer, relevance: Tensor) -> Tensor:
 
 
 def excitation_rule(layer: Layer, relevance: Tensor) -> Tensor:
-    """Shares among positive inputs with positive weights; without any, nothing goes on."""
-    positive = (layer.x.clamp(min=0), layer.weight.clamp(min=0))
-    return layer.back([positive], lambda total: stable_ratio(relevance, total, 0))
+    """Shares among positive inputs with positive weights; without any, nothing goes on.
+
+    A negative relevance is that of -z, which positive inputs excite by negative weights.
+    """
+    found = _excited(layer, relevance, 1)
+    return found + _excited(layer, relevance, -1) if bool((relevance < 0).any()) else found
+
+
+def _excited(layer: Layer, relevance: Tensor, sign: int) -> Tensor:
+    pairs = [(layer.x.clamp(min=0), _part(layer.weight, sign))]
+    part = _part(relevance, sign)
+    return sign * layer.back(pairs, lambda total: stable_ratio(part, total, 0))
 
 
 class _Carry(torch.autograd.Function):
@@ -145,9 +158,12 @@ class Relevance(Override):
     def __init__(
         self, name: str, rule: Callable[[Layer], Share], epsilon: float, positive: bool = False
     ) -> None:
-        """`positive` shares sums out among what is positive in them, constants left out."""
+        """`positive` shares sums out among what is positive in them, constants left out.
+
+        A negative relevance is then that of a number's negative, whose positive parts get it.
+        """
         self.rule, self.epsilon, self.positive = rule, epsilon, positive
-        self.layers: list[Layer] = []
+        self._first = True  # no layer has been met yet
         self._made: Any = WeakTensorKeyDictionary()  # which layer gave a tensor
         self._gates: Any = WeakTensorKeyDictionary()  # what came out of a sigmoid
         self._unknown = refusing(name, MOVING | frozenset(LARGEST))
@@ -158,6 +174,7 @@ class Relevance(Override):
         rules |= dict.fromkeys(ACTIVATIONS, self._unchanged)
         rules |= dict.fromkeys(GATES, self._gate)
         rules |= {"batch_norm": self._batch_norm, "mul": self._scaled, "div": self._scaled}
+        rules |= {"neg": self._negated} if positive else {}
         rules |= dict.fromkeys(FUSED, self.written_out) | {"layer_norm": self._layer_norm}
         super().__init__(rules, self._moved)
 
@@ -215,10 +232,10 @@ class Relevance(Override):
     ) -> Any:  # fmt: skip
         value = call()
         layer = Layer(
-            kind, not self.layers, call.inputs[0].detach(), value.detach(), weight, bias, apply,
-            units, axis,
+            kind, self._first, call.inputs[0].detach(), value.detach(), weight, bias, apply, units,
+            axis,
         )  # fmt: skip
-        self.layers.append(layer)
+        self._first = False
         rule = self.rule  # the graph must not hold the mode, which holds tensors of the graph
         found = carry(value, lambda r: (rule(layer)(layer, r),), call.inputs[0])
         self._made[found] = layer, call.inputs[0]
@@ -229,7 +246,7 @@ class Relevance(Override):
         if call.option(5, "training"):
             return self._unknown(call)
         layer, x = self._made.get(call.inputs[0], (None, None))
-        if layer is None or layer.units is None:
+        if layer is None or not layer.gives_channels():
             return self._unchanged(call) if self.positive else self._proportional(call)
         mean, variance = call.option(1, "running_mean"), call.option(2, "running_var")
         weight, bias = call.option(3, "weight"), call.option(4, "bias")
@@ -237,7 +254,6 @@ class Relevance(Override):
         shift = (0 if bias is None else bias) - mean * scale
         value = call()
         merged = layer.scaled(scale, shift, value)
-        self.layers[self.layers.index(layer)] = merged
         rule = self.rule
         return carry(value, lambda r: (rule(merged)(merged, r),), x)
 
@@ -259,21 +275,35 @@ class Relevance(Override):
 
     def _proportional(self, call: Call) -> Any:
         """Sums and means: each input by its part in the sum; constants keep theirs."""
-        inputs = tuple(t.detach() for t in call.inputs)
-        value = call()
         if self.positive:
-            shifted = len(inputs) == 1 and inputs[0].shape == value.shape
-            if call.name in ("add", "sub", "rsub") and shifted:
-                return self._unchanged(call)
-            if call.name in ("sub", "rsub"):
+            return self._positive_sum(call)
+        inputs, value = tuple(t.detach() for t in call.inputs), call()
+        total, epsilon = value.detach(), self.epsilon
+        return carry(value, lambda r: _shares(call, inputs, total, r, epsilon), *call.inputs)
+
+    def _positive_sum(self, call: Call) -> Any:
+        """Each input by what is positive in it; of the negative sum, by what is negative."""
+        inputs, value = tuple(t.detach() for t in call.inputs), call()
+        shifted = len(inputs) == 1 and inputs[0].shape == value.shape
+        if call.name == "add" and shifted:
+            return self._unchanged(call)
+        if call.name in ("sub", "rsub"):
+            if not shifted:
                 return self._unknown(call)
-            inputs = tuple(t.clamp(min=0) for t in inputs)
-        total = call(*inputs) if self.positive else value.detach()
+            subtracted = call.name == "rsub" or call.args[0] is not call.inputs[0]
+            return self._negated(call) if subtracted else self._unchanged(call)
         epsilon = self.epsilon
 
+        def one_sign(relevance: Tensor, sign: int) -> tuple[Tensor, ...]:
+            parts = tuple(_part(t, sign) for t in inputs)
+            return _shares(call, parts, call(*parts), _part(relevance, sign), epsilon)
+
         def share(relevance: Tensor) -> tuple[Tensor, ...]:
-            shares = call.pulled(inputs, stable_ratio(relevance, total, epsilon))
-            return tuple(x * s for x, s in zip(inputs, shares, strict=True))
+            found = one_sign(relevance, 1)
+            if not bool((relevance < 0).any()):
+                return found
+            both = zip(found, one_sign(relevance, -1), strict=True)
+            return tuple(a + b for a, b in both)
 
         return carry(value, share, *call.inputs)
 
@@ -290,7 +320,8 @@ class Relevance(Override):
         value = call()
         if value.shape != x.shape:
             return self._proportional(call)
-        return carry(value, lambda r: (torch.where((value == 0) & (x != 0), 0.0, r),), x)
+        sign = torch.where((value < 0) != (x < 0), -1.0, 1.0) if self.positive else 1.0
+        return carry(value, lambda r: (torch.where((value == 0) & (x != 0), 0.0, sign * r),), x)
 
     def _which_gate(self, call: Call) -> Tensor | None:
         """What came out of a sigmoid; if that does not tell, what is spread over the other."""
@@ -306,6 +337,9 @@ class Relevance(Override):
             return self._unknown(call)
         return carry(call(), lambda r: (r,), call.inputs[0])
 
+    def _negated(self, call: Call) -> Any:
+        return carry(call(), lambda r: (-r,), call.inputs[0])
+
     def _gate(self, call: Call) -> Any:
         found = self._unchanged(call) if call.name in ACTIVATIONS else self._unknown(call)
         self._gates[found] = True
@@ -317,6 +351,14 @@ class Relevance(Override):
         if isinstance(found, Tensor) and all(t in self._gates for t in moved):
             self._gates[found] = True
         return found
+
+
+def _shares(
+    call: Call, inputs: tuple[Tensor, ...], total: Tensor, relevance: Tensor, epsilon: float
+) -> tuple[Tensor, ...]:
+    """The relevance by each input's part in what they give together."""
+    shares = call.pulled(inputs, stable_ratio(relevance, total, epsilon))
+    return tuple(x * s for x, s in zip(inputs, shares, strict=True))
 
 
 def _held(call: Call, gate: Tensor) -> Call:

@@ -12,7 +12,16 @@ from assay.errors import InputError, NotApplicable
 from assay.methods.cam import enlarge, find_layer, gradcam
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained
-from assay.methods.override import Call, Override, Rule, chunks, laid_out, logits_under, refusing
+from assay.methods.override import (
+    Call,
+    Override,
+    Rule,
+    chunks,
+    laid_out,
+    logits_under,
+    refuse_half,
+    refusing,
+)
 from assay.methods.relevance import Relevance, excitation_rule
 from assay.registry import Passes, method
 from assay.tokens import hooked
@@ -23,6 +32,13 @@ from assay.types import Batch, Model
 SMOOTH = (
     "celu", "elu", "gelu", "hardswish", "leaky_relu", "mish", "prelu", "rrelu", "selu", "silu",
     "softplus",
+)  # fmt: skip
+
+# They rectify by a bound of zero.
+RECTIFYING = ("clamp", "clamp_min", "hardtanh", "relu", "relu6", "threshold")
+LARGER = ("fmax", "max", "maximum")  # of two: what the network made and zeros
+COMPARISONS = (
+    "ge", "greater", "greater_equal", "gt", "heaviside", "le", "less", "less_equal", "lt",
 )  # fmt: skip
 
 
@@ -40,27 +56,55 @@ class _Positive(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         positive = gradients[0].clamp(min=0)
         if ctx.gated:
-            (positive,) = ctx.call.pulled(ctx.saved_tensors, positive)
+            (x,) = ctx.saved_tensors
+            (pulled,) = ctx.call.pulled((x,), positive)
+            positive = torch.where(x > 0, pulled, 0.0)  # operators differ in what zero passes
         return positive, None, None
 
 
 def _rectifies(call: Call) -> bool:
     """Whether the operator cuts off what is below zero."""
     if call.name in ("clamp", "clamp_min"):
-        bound = call.option(1, "min")
-        return not isinstance(bound, Tensor) and bound == 0
+        return _is_zero(call.option(1, "min"))
+    if call.name in LARGER:
+        others = [a for a in (*call.args, *call.kwargs.values()) if a is not call.inputs[0]]
+        return len(others) == 1 and isinstance(others[0], Tensor) and _is_zero(others[0])
+    if call.name == "threshold":
+        return _is_zero(call.option(1, "threshold")) and _is_zero(call.option(2, "value"))
     return call.name in ("relu", "relu6") or call.option(1, "min_val") == 0
+
+
+def _is_zero(bound: Any) -> bool:
+    """Whether a bound is the constant zero."""
+    if isinstance(bound, Tensor):
+        return not bound.requires_grad and not bool(bound.any())
+    return bool(bound == 0)
+
+
+def _compared(name: str) -> Rule:
+    """A comparison has no gradient to be marked, so nothing tells whether it gates later on."""
+
+    def rule(call: Call) -> Any:
+        found = call()
+        if found.ndim == 0:  # of the whole batch, as in an `if`
+            return found
+        raise NotApplicable(
+            f"`{name}` is defined for rectifiers; the network compares its values by "
+            f"`{call.name}`, which may be one in other words. Write it as `torch.relu`."
+        )
+
+    return rule
 
 
 def _rectifiers(gated: bool, name: str) -> Override:
     def rule(call: Call) -> Any:
         if not _rectifies(call):
-            return call()
+            return smooth(call) if call.name == "threshold" else call()
         return _Positive.apply(call.inputs[0], call, gated)  # type: ignore[no-untyped-call]
 
     smooth: Rule = refusing(f"`{name}` is defined for rectifiers; it", frozenset())
-    rules = dict.fromkeys(SMOOTH, smooth)
-    rules |= dict.fromkeys(("relu", "relu6", "hardtanh", "clamp", "clamp_min"), rule)
+    rules = dict.fromkeys(SMOOTH, smooth) | dict.fromkeys(COMPARISONS, _compared(name))
+    rules |= dict.fromkeys((*RECTIFYING, *LARGER), rule)
     return Override(rules)
 
 
@@ -84,7 +128,9 @@ def checked_pass(options: Mapping[str, Any]) -> Passes:
     return Passes(forward=2, backward=1)
 
 
-rectified = functools.partial(method, needs=["gradients"], noise=True, family="relevance")
+rectified = functools.partial(
+    method, version=2, needs=["gradients"], noise=True, family="relevance"
+)
 
 
 @rectified("guided_backprop", passes=checked_pass, cite="springenberg2015", title="Guided backprop")
@@ -93,9 +139,10 @@ def guided_backprop(model: Model, batch: Batch, *, output: Output = "logit") -> 
 
     Formula: df/dx, where y = relu(x) passes back 1[x > 0] max(g, 0) instead of 1[x > 0] g.
 
-    Beside the paper: nothing. Rectifiers cut off above, like ReLU6, are rectifiers too. A network
-    without rectifiers gets its gradient. It does not apply to networks with other activations in
-    their place (SiLU, GELU, ELU, leaky ReLU; most transformers): the rule says nothing of them.
+    Beside the paper: nothing. Rectifiers cut off above, like ReLU6, and the maximum with zeros are
+    rectifiers too. A network without rectifiers gets its gradient. It does not apply to networks
+    with other activations in their place (SiLU, GELU, ELU, leaky ReLU; most transformers), of which
+    the rule says nothing, nor to those that compare their values, as in x * (x > 0).
     """
     return _through_rectifiers(model, batch, output, True, "guided_backprop")
 
@@ -119,6 +166,7 @@ def _with_gradcam(options: Mapping[str, Any]) -> Passes:
 
 @method(
     "guided_gradcam",
+    version=2,
     needs=["gradients", "image", "spatial"],
     noise=True,
     passes=_with_gradcam,
@@ -150,6 +198,7 @@ def _excited(options: Mapping[str, Any]) -> Passes:
 
 @method(
     "excitation_backprop",
+    version=2,
     needs=lambda options: {"gradients"} if options["layer"] is None else {"gradients", "image"},
     noise=True,
     passes=_excited,
@@ -163,13 +212,15 @@ def excitation_backprop(
     """How likely a walk from the class down through what excites it is to end at each input.
 
     Formula: P_i = sum_j x_i+ w_ij+ / (sum_k x_k+ w_kj+) P_j, from P = 1 at the class; `contrastive`
-    subtracts the same with the last layer's weights negated: what excites all other classes.
+    subtracts the same with the last layer's weights negated: what excites all other classes. The
+    walk from class 0 of a network with one logit has them negated too: its score is the negative.
 
     Beside the paper: the walk ends at the input unless `layer` names an earlier end, as in the
     paper; negative inputs excite nothing, and a walk without anywhere to go is lost. Batch-norms
     are merged into the layer before them, sums share by what is positive in them, gates get
     nothing; layer norms have no rule, so it does not apply to transformers.
     """
+    refuse_half(model, "Excitation backprop")
     x = points(model, batch)
     module = None if layer is None else find_layer(model, layer)
     parts: list[Tensor] = []
@@ -185,9 +236,7 @@ def excitation_backprop(
         top = torch.zeros_like(logits).scatter(1, batch.targets[samples][:, None], 1)
         found = _walked(logits, end, top)
         if contrastive:
-            last = mode.layers[-1]
-            last.weight = -last.weight
-            found = found - _walked(logits, end, top)
+            found = found - _walked(logits, end, -top)
         parts.append(found[:asked])
     walks = torch.cat(parts)
     return walks if module is None else enlarge(walks.sum(1), batch.map_shape)
@@ -199,6 +248,11 @@ def _walked(logits: Tensor, end: Tensor, top: Tensor) -> Tensor:
         raise NotApplicable(
             "The layer's output is merged with the batch-norm behind it, or leads nowhere: "
             "name the layer that follows."
+        )
+    if bool((found < 0).any()):
+        raise NotApplicable(
+            "The walk from a negated logit meets no layer with weights on its way, so nothing "
+            "tells what excites the negative: leave `contrastive` out, or name an earlier `layer`."
         )
     return found
 
