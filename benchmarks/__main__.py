@@ -133,7 +133,7 @@ def settings() -> list[Setting]:
     vit = Model(SmallViT().eval(), "small_vit")
     bcos, bag = (get("model", name).function() for name in ("bcos_resnet", "bagnet"))
     return [
-        Setting("EfficientNet-Lite0, 224", lite, _batch(lite, 2, 224), 1.10, 1.15, 2.3),
+        Setting("EfficientNet-Lite0, 224", lite, _batch(lite, 4, 224), 1.10, 1.15, 2.3),
         Setting("ResNet-20, 32", resnet, _batch(resnet, 32, 32), 1.15, 1.15, 1.7),
         Setting("Small ViT, 32", vit, _batch(vit, 32, 32), 1.15, ATTENTION_GOAL, 1.7),
         Setting("B-cos ResNet-20, 32", bcos, _batch(bcos, 32, 32), 1.15, 1.15, 1.7, ("bcos",)),
