@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.api import benchmark, dry_run, explain, score
+    from assay.environments.environment import environment
     from assay.errors import InputError, NotApplicable, PrerequisiteError
     from assay.models.wrap import model
     from assay.registry import method, protocol
@@ -24,6 +25,7 @@ os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 _PUBLIC = {
     **dict.fromkeys(("benchmark", "dry_run", "explain", "score"), "assay.api"),
     **dict.fromkeys(("InputError", "NotApplicable", "PrerequisiteError"), "assay.errors"),
+    "environment": "assay.environments.environment",
     "model": "assay.models.wrap",
     **dict.fromkeys(("method", "protocol"), "assay.registry"),
     **dict.fromkeys(("Results", "load"), "assay.results"),
@@ -51,6 +53,7 @@ __all__ = [
     "Tokens",
     "benchmark",
     "dry_run",
+    "environment",
     "explain",
     "load",
     "method",

@@ -38,6 +38,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.data.texts",
         "assay.data.hf",
     ),
+    "environment": (),
     "model": (
         "assay.models.efficientnet_lite",
         "assay.models.cifar_resnet",

@@ -250,8 +250,17 @@ class ModelFactory(Plugin):
     kind: ClassVar[str] = "model"
 
 
+@dataclass(frozen=True)
+class EnvironmentFactory(Plugin):
+    """Data, network and truth by name: `(*, options) -> Environment`."""
+
+    kind: ClassVar[str] = "environment"
+    designed: bool = False  # whether the weights are written by hand, so that truth is exact
+
+
 TYPES: dict[str, type[Plugin]] = {
-    t.kind: t for t in (Method, Protocol, Fill, Units, DatasetFactory, ModelFactory)
+    t.kind: t
+    for t in (Method, Protocol, Fill, Units, DatasetFactory, ModelFactory, EnvironmentFactory)
 }
 _REGISTERED: dict[str, dict[str, Plugin]] = {kind: {} for kind in TYPES}
 
@@ -321,6 +330,7 @@ fill = functools.partial(register, "fill")
 units = functools.partial(register, "units")
 dataset = functools.partial(register, "dataset")
 model = functools.partial(register, "model")
+environment = functools.partial(register, "environment")
 
 
 @functools.cache

@@ -19,6 +19,7 @@ KINDS = {
     "protocols": "protocol",
     "models": "model",
     "datasets": "dataset",
+    "environments": "environment",
     "fills": "fill",
     "units": "units",
 }

@@ -1,0 +1,73 @@
+"""An environment: a network, samples for it, and what is truly relevant in each of them."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from assay import registry
+from assay.errors import InputError
+from assay.types import Batch, Dataset, Model
+
+
+@dataclass(frozen=True, eq=False)
+class Environment:
+    """A network with samples whose truth is known, because both were made for each other.
+
+    Attributes:
+        name: What it is called in tables.
+        model: The network, with what the tool must know about it.
+        draw: From how many and a seed to that many samples with truth; other seeds give others.
+        samples: How many `dataset` holds.
+        card: What a reader should know: options, proof of use, what the truth is.
+    """
+
+    name: str
+    model: Model
+    draw: Callable[[int, int], Dataset] = field(repr=False)
+    samples: int = 100
+    card: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def net(self) -> nn.Module:
+        """The network itself."""
+        return self.model.net
+
+    @functools.cached_property
+    def dataset(self) -> Dataset:
+        """The samples a run takes."""
+        return replace(self.draw(self.samples, 0), name=self.name)
+
+    def batch(self, n: int, seed: int = 0) -> Batch:
+        """`n` samples with targets and truth, others for another seed."""
+        if n < 1:
+            raise InputError(f"Expected `n` to be at least 1, got {n}.")
+        drawn = self.draw(n, seed)
+        batch = drawn.batch(drawn.ids, self.model.prepare, seed=seed, pixels=self.model.pixels)
+        # A network with one output explains that one.
+        targets = batch.targets if batch.labels is not None else torch.zeros(n, dtype=torch.long)
+        return replace(batch, targets=targets)
+
+
+def environment(name: str, **options: Any) -> Environment:
+    """An environment by its name, `multi_color_sum`, or address, with these options.
+
+    `.net` is its network, `.batch(n, seed=0)` gives samples with targets and signed truth,
+    `.dataset` is what `assay.benchmark(env.model, env.dataset)` takes.
+
+    Raises:
+        InputError: There is no such environment, or an option is not what was expected.
+    """
+    return build(name, options)
+
+
+def build(name: str, options: Mapping[str, Any], label: str | None = None) -> Environment:
+    """An environment as a suite writes it, called by its label."""
+    plugin = registry.get("environment", name)
+    configured = plugin.configure(options)
+    made: Environment = plugin.function(**configured)
+    called = label or registry.label(plugin.name, configured, plugin.defaults)
+    return replace(made, name=called, model=replace(made.model, name=called))
