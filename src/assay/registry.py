@@ -255,7 +255,6 @@ class EnvironmentFactory(Plugin):
     """Data, network and truth by name: `(*, options) -> Environment`."""
 
     kind: ClassVar[str] = "environment"
-    designed: bool = False  # whether the weights are written by hand, so that truth is exact
 
 
 TYPES: dict[str, type[Plugin]] = {
