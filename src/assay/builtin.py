@@ -38,7 +38,10 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.data.texts",
         "assay.data.hf",
     ),
-    "environment": (),
+    "environment": (
+        "assay.environments.modulo",
+        "assay.environments.colors",
+    ),
     "model": (
         "assay.models.efficientnet_lite",
         "assay.models.cifar_resnet",
