@@ -23,11 +23,13 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "protocol": (
         "assay.protocols.curves",
         "assay.protocols.incremental",
+        "assay.protocols.modulo",
         "assay.protocols.rationales",
         "assay.protocols.road",
         "assay.protocols.single",
         "assay.protocols.soundness",
         "assay.protocols.subsets",
+        "assay.protocols.truth",
     ),
     "fill": ("assay.removal.fills", "assay.removal.imputation"),
     "units": ("assay.features", "assay.segments"),
