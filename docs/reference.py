@@ -38,6 +38,7 @@ TITLES = {
         "curves": "Curves",
         "single": "Single deletion",
         "subsets": "Random sets and windows",
+        "truth": "Known truth",
     },
 }
 TEXTS = {
