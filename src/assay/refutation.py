@@ -19,7 +19,7 @@ from torch import Tensor
 
 from assay.environments.environment import build
 from assay.errors import InputError
-from assay.protocols.agreement import soft_scores
+from assay.protocols.agreement import Side, soft_scores
 from assay.registry import pick
 from assay.report.overlay import overlay
 from assay.results import Results
@@ -27,7 +27,7 @@ from assay.run import run
 from assay.spec import Choice, choose_one, make_suite, usual_label
 
 SIZES, COLORS = (32, 64), (2, 4, 6)
-SIDES = ("overall", "positive", "negative", "positive_smooth")
+SIDES: tuple[Side, ...] = ("overall", "positive", "negative", "positive_smooth")
 CONTROLS = ("random", "constant", "oracle")
 # Options that say what stands for nothing: each method is also tried with the environment's own.
 BASELINES = ("baseline", "fill")
@@ -42,7 +42,7 @@ class Judged:
 
     method: str
     environment: str
-    truth: str  # one of SIDES
+    truth: Side
     precision: float
     recall: float
     f1: float
@@ -113,7 +113,7 @@ class Evidence:
         rows = [self._judge(method, e, side, gamma) for e in tried for side in _sides(e, signed)]
         return Verdict(method, tuple(rows))
 
-    def _judge(self, method: str, environment: str, side: str, gamma: float) -> Judged:
+    def _judge(self, method: str, environment: str, side: Side, gamma: float) -> Judged:
         precision, recall = (
             self.numbers[method, environment, side, metric] for metric in ("precision", "recall")
         )
@@ -157,7 +157,7 @@ class Evidence:
         return strip
 
 
-def _sides(environment: str, signed: bool) -> tuple[str, ...]:
+def _sides(environment: str, signed: bool) -> tuple[Side, ...]:
     if environment.startswith("single_color_modulo"):
         return ("overall",)  # its truth has no sign
     return ("overall", "positive", "negative") if signed else ("positive_smooth",)

@@ -175,7 +175,8 @@ def _disturbance(
     if redundant == 0:
         return None
     drawn = torch.randn(maps, redundant, SIDE, SIDE, generator=random) * strength
-    return (drawn * 2**FINEST).round() / 2**FINEST
+    rounded: Tensor = (drawn * 2**FINEST).round() / 2**FINEST
+    return rounded
 
 
 def _taps(random: torch.Generator) -> Tensor:  # [KERNELS, 3, 3]
