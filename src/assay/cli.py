@@ -1,4 +1,4 @@
-"""The command line: run, demo, explain, list, report, claims, check, doctor, new."""
+"""The command line: run, demo, explain, list, report, claims, check, trust, doctor, new."""
 
 import json
 from pathlib import Path
@@ -324,6 +324,18 @@ def check(
         console, methods or (), gamma=gamma, samples=samples, sizes=sizes,
         pictures=None if as_json else pictures, as_json=as_json, workers=workers,
     )  # fmt: skip
+
+
+@app.command()
+def trust(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs where truth is known.")],
+    truth: Annotated[str | None, typer.Option(help="The protocol that knows it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Can a metric be trusted? How far each orders the methods as the truth does."""
+    from assay.commands.trust import print_trust
+
+    print_trust(console, folders, truth, as_json)
 
 
 @app.command()
