@@ -33,6 +33,7 @@ class Study:
         trials: Draws of synthetic data.
         seed: The seed of everything random.
         steps: Steps of integrated gradients; Extremal Perturbation takes 16 times as many.
+        size: Pixels a side of designed images.
         resamples: Resamples of a bootstrap.
         device: Where the networks run.
         workers: Processes.
@@ -47,6 +48,7 @@ class Study:
     trials: int = 20
     seed: int = 0
     steps: int = 50
+    size: int = 224
     resamples: int = 2000
     device: str | None = None
     workers: int = 1

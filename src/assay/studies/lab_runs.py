@@ -1,0 +1,173 @@
+"""The runs that AttributionLab's claims rest on: their suites, and how they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy import ndimage
+
+from assay.errors import NotApplicable
+from assay.features import Features
+from assay.spec import Spec, make_suite
+from assay.types import Batch
+
+if TYPE_CHECKING:
+    from assay.studies.reading import Reading
+    from assay.studies.setting import Study
+
+# The paper's tables without and with the unseen effect, by weights of the accumulator.
+SETTINGS = {
+    f"{effect}-{weights}": {"unseen": effect == "unseen", "weights": weights}
+    for effect in ("unseen", "seen")
+    for weights in ("nonuniform", "uniform")
+}
+TARGETS = ("softmax", "contrast")
+WINDOW, STEP = 5 / 224, 3 / 224  # occlusion's window and step, as shares of the side
+SIDES = ("overall", "positive", "negative", "positive_smooth")
+PAPERS_METRICS = ("insertion", "deletion", "sensitivity_n")
+# Shares of the pixels that Sensitivity-N takes away; the paper goes through all numbers.
+SHARES = (0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)
+PATCHES = "assay.studies.lab_runs:true_patches"
+LIKE_ONE = 5  # pixels: gaps up to this wide belong to a patch
+
+# The rows of the paper's tables; those with a star begin at the true background.
+TABLE = (
+    "gradcam", "guided_backprop", "lime", "extremal_perturbation", "occlusion", "deepshap",
+    "integrated_gradients", "iba",
+)  # fmt: skip
+MODULO_TABLE = (
+    "gradcam", "guided_backprop", "lrp", "extremal_perturbation", "occlusion", "deepshap",
+    "integrated_gradients", "integrated_gradients*", "iba", "random", "constant",
+)  # fmt: skip
+
+
+def modulo_suite(study: Study, _: str = "") -> Spec:
+    """The eleven methods of Tables 3 and 4 on the modulo network."""
+    methods = [
+        {"gradcam": {"layer": "layers.5", "label": "gradcam"}},
+        "guided_backprop",
+        "lrp",
+        {"extremal_perturbation": {"steps": 16 * study.steps, "label": "extremal_perturbation"}},
+        _occlusion("occlusion"),
+        "deepshap",
+        {"integrated_gradients": {"steps": study.steps, "label": "integrated_gradients"}},
+        {
+            "integrated_gradients": {
+                "steps": study.steps, "baseline": "given", "label": "integrated_gradients*",
+            }
+        },
+        {"iba": {"layer": "layers.11", "beta": 20, "estimate": study.n, "label": "iba"}},
+        "random",
+        "constant",
+    ]  # fmt: skip
+    environment = {"single_color_modulo": {"size": study.size, "samples": study.n, "label": "here"}}
+    protocols = ["truth_f1", "modulo_insertion", "modulo_deletion", "modulo_sensitivity_n"]
+    return _suite(environment, methods, protocols, study)
+
+
+def colors_suite(study: Study, name: str) -> Spec:
+    """The methods of Tables 5 and 6 in one of the settings, under every protocol."""
+    target, _, setting = name.partition("-")
+    environment = {
+        "multi_color_sum": {
+            "size": study.size, "samples": study.n, "target": target, "temperature": 100.0,
+            "label": "here", **SETTINGS[setting],
+        }
+    }  # fmt: skip
+    output = "probability" if target == "softmax" else "logit"
+    return _suite(environment, color_methods(study, output), every_protocol(), study)
+
+
+def color_methods(study: Study, output: str) -> list[Any]:
+    """The paper's methods and their variants; its settings where it gives them."""
+    ig = {"steps": study.steps, "output": output}
+    lime = {"samples": 20 * study.steps, "output": output}
+    return [
+        {"gradcam": {"layer": "layers.5", "label": "gradcam"}},
+        {"guided_backprop": {"output": output, "label": "guided_backprop"}},
+        {"lime": {**lime, "units": "quickshift", "label": "lime"}},
+        {"lime": {**lime, "units": "felzenszwalb", "label": "lime felzenszwalb"}},
+        {"lime": {**lime, "units": PATCHES, "label": "lime patches"}},
+        {
+            "extremal_perturbation": {
+                "steps": 16 * study.steps, "output": output, "label": "extremal_perturbation",
+            }
+        },
+        _occlusion("occlusion"),
+        _occlusion("occlusion*", fill="given"),
+        {"deepshap": {"output": output, "label": "deepshap"}},
+        {"deepshap": {"output": output, "baseline": "given", "label": "deepshap*"}},
+        {"integrated_gradients": {**ig, "label": "integrated_gradients"}},
+        {"integrated_gradients": {**ig, "baseline": "given", "label": "integrated_gradients*"}},
+        {"iba": {"layer": "layers.7", "beta": 20, "estimate": study.n, "label": "iba"}},
+        {"saliency": {"output": output, "label": "saliency"}},
+        {"input_x_gradient": {"output": output, "label": "input_x_gradient"}},
+        {"lrp": {"output": output, "label": "lrp"}},
+        "random",
+        "constant",
+    ]  # fmt: skip
+
+
+def every_protocol() -> list[Any]:
+    """Truth on all sides, the paper's metrics, and every other protocol from black."""
+    pixels = {"units": "elements", "output": "probability", "shares": SHARES, "subsets": 100}
+    return [
+        *({"truth_f1": {"truth": side, "label": side}} for side in SIDES),
+        "insertion",
+        "deletion",
+        {"sensitivity_n": {**pixels, "label": "sensitivity_n"}},
+        {"sensitivity_n": {"label": "sensitivity_n cells"}},
+        *OTHERS,
+        {"insertion": {"fill": "given", "label": "insertion given"}},
+        {"deletion": {"fill": "given", "label": "deletion given"}},
+        {"sensitivity_n": {**pixels, "fill": "given", "label": "sensitivity_n given"}},
+    ]
+
+
+OTHERS = (
+    "morf", "lerf", "abpc", "incremental_deletion", "accuracy_morf", "accuracy_lerf", "road_morf",
+    "road_lerf", "single_deletion", "infidelity", "faithfulness_correlation", "soundness",
+    "completeness", "comprehensiveness", "sufficiency",
+)  # fmt: skip
+
+
+def _occlusion(label: str, fill: str = "zero") -> dict[str, Any]:
+    units = {"windows": {"sizes": (WINDOW,), "stride": STEP}}
+    return {"occlusion": {"units": units, "fill": fill, "label": label}}
+
+
+def _suite(environment: Any, methods: list[Any], protocols: list[Any], study: Study) -> Spec:
+    return make_suite(
+        {
+            "environments": [environment],
+            "methods": methods,
+            "protocols": protocols,
+            "seeds": [study.seed],
+        }
+    )
+
+
+SUITES = {"modulo": modulo_suite, "colors": colors_suite}
+
+
+def read(part: str, study: Study, name: str) -> Reading:
+    """What a run gave; what of it is missing is run."""
+    return study.read(part, name, SUITES[part](study, name))
+
+
+def true_patches(batch: Batch) -> Features:
+    """The patches themselves as units, and the background: the best segments there can be."""
+    if batch.truth is None:
+        raise NotApplicable("The true patches are known where the truth is.")
+    labels = []
+    for truth in batch.truth.cpu().numpy():
+        side = max(2, round(LIKE_ONE * truth.shape[0] / 224))
+        filled = ndimage.binary_closing(np.pad(truth != 0, side), np.ones((side, side)))
+        labels.append(ndimage.label(filled[side:-side, side:-side])[0])
+    index = torch.from_numpy(np.stack(labels)).long().to(batch.inputs.device)
+    numbers = index.flatten(1).amax(1) + 1
+    count = int(numbers.max())
+    exist = torch.arange(count, device=index.device) < numbers[:, None]
+    return Features("true patches", batch.map_shape, count, exist, index=index)
