@@ -11,6 +11,7 @@ patches, an upper bound. Sensitivity-N correlates with the drop of the probabili
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from assay.ranking.resampling import Floats
 from assay.reduce import spearman
-from assay.studies.claims import Claim, Effect, Row, bootstrap, make_row, replicates
+from assay.studies.claims import Claim, Direction, Effect, Row, bootstrap, make_row, replicates
 from assay.studies.lab_claims import CLAIMS as CLAIMS
 from assay.studies.lab_claims import GAMMA
 from assay.studies.lab_runs import MODULO_TABLE, PAPERS_METRICS, SUITES, TABLE, read
@@ -48,11 +49,9 @@ def right_places_wrong_signs(claim: Claim, study: Study) -> list[Row]:
 TRUTHS = ("overall", "positive", "negative")
 
 
-def _directed(effects: Sequence[Effect], directions: Sequence[str]) -> list[Effect]:
-    from dataclasses import replace
-
+def _directed(effects: Sequence[Effect], directions: Sequence[Direction]) -> list[Effect]:
     return [
-        replace(effect, direction=direction)  # type: ignore[arg-type]
+        replace(effect, direction=direction)
         for effect, direction in zip(effects, directions, strict=True)
     ]
 
@@ -72,7 +71,8 @@ def segments_decide(claim: Claim, study: Study) -> list[Row]:
 def baselines_decide(claim: Claim, study: Study) -> list[Row]:
     """4: black, or the true background."""
     reading = read("colors", study, UNSEEN)
-    values, directions = {}, []
+    values: dict[str, Floats] = {}
+    directions: list[Direction] = []
     for method in ("integrated_gradients", "occlusion"):
         values[f"{method} from black"] = _f1(reading, method, "overall") - GAMMA
         values[f"{method} from background"] = _f1(reading, f"{method}*", "overall") - GAMMA
@@ -92,8 +92,12 @@ def coarse_pass(claim: Claim, study: Study) -> list[Row]:
 def imprecise_and_best(claim: Claim, study: Study) -> list[Row]:
     """6: Extremal Perturbation's precision, IBA's F1."""
     reading = read("colors", study, UNSEEN)
-    values, directions = {}, []
-    for metric, one, direction in (("precision", COARSE[2], "below"), (None, "iba", "above")):
+    values: dict[str, Floats] = {}
+    directions: list[Direction] = []
+    asked: tuple[tuple[str | None, str, Direction], ...] = (
+        ("precision", COARSE[2], "below"), (None, "iba", "above"),
+    )  # fmt: skip
+    for metric, one, direction in asked:
         for other in (m for m in COARSE if m != one):
             mine, theirs = (_f1(reading, m, "positive_smooth", metric) for m in (one, other))
             values[f"{metric or 'F1'} of {one} - {other}"] = mine - theirs

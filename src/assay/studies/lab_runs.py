@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,7 +150,9 @@ def _suite(environment: Any, methods: list[Any], protocols: list[Any], study: St
     )
 
 
-SUITES = {"modulo": modulo_suite, "colors": colors_suite}
+SUITES: dict[str, Callable[[Study, str], Spec]] = {
+    "modulo": modulo_suite, "colors": colors_suite,
+}  # fmt: skip
 
 
 def read(part: str, study: Study, name: str) -> Reading:
