@@ -122,10 +122,10 @@ def correlations(
     return np.stack([spearman(scores(metric), true) for metric in metrics], 1)
 
 
-def _effect_of_unseen(weights: str) -> Callable[[Claim, Study], list[Row]]:
+def _effect_of_unseen(part: str, weights: str) -> Callable[[Claim, Study], list[Row]]:
     def rows(claim: Claim, study: Study) -> list[Row]:
         with_it, without = (
-            read("colors", study, f"softmax-{effect}-{weights}") for effect in ("unseen", "seen")
+            read(part, study, f"softmax-{effect}-{weights}") for effect in ("unseen", "seen")
         )
 
         def lost(counts: Floats) -> Floats:
@@ -243,12 +243,12 @@ TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
     "attributionlab.4": baselines_decide,
     "attributionlab.5": coarse_pass,
     "attributionlab.6": imprecise_and_best,
-    "attributionlab.7": _effect_of_unseen("nonuniform"),
+    "attributionlab.7": _effect_of_unseen("colors", "nonuniform"),
     "attributionlab.8": optimal_on_modulo,
     "attributionlab.9": blurred_on_modulo,
     "attributionlab.10": modulo_metrics_agree,
     "attributionlab.11": negative_curve,
-    "attributionlab.12": _effect_of_unseen("uniform"),
+    "attributionlab.12": _effect_of_unseen("metrics", "uniform"),
     "attributionlab.13": positive_recall,
     "attributionlab.14": bottleneck_better,
     "attributionlab.15": curves_cross,
