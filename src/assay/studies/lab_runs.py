@@ -90,15 +90,17 @@ def _colors(study: Study, name: str, size: int, protocols: list[Any]) -> Spec:
         }
     }  # fmt: skip
     output = "probability" if target == "softmax" else "logit"
-    return _suite(environment, color_methods(study, output), protocols, study)
+    uniform = SETTINGS[setting]["weights"] == "uniform"
+    return _suite(environment, color_methods(study, output, uniform), protocols, study)
 
 
-def color_methods(study: Study, output: str) -> list[Any]:
+def color_methods(study: Study, output: str, uniform: bool) -> list[Any]:
     """The paper's methods and their variants; its settings where it gives them."""
+    second, third = ("layers.3", "layers.5") if uniform else ("layers.5", "layers.7")
     ig = {"steps": study.steps, "output": output}
     lime = {"samples": 20 * study.steps, "output": output}
     return [
-        {"gradcam": {"layer": "layers.5", "label": "gradcam"}},
+        {"gradcam": {"layer": second, "label": "gradcam"}},
         {"guided_backprop": {"output": output, "label": "guided_backprop"}},
         {"lime": {**lime, "units": "quickshift", "label": "lime"}},
         {"lime": {**lime, "units": "felzenszwalb", "label": "lime felzenszwalb"}},
@@ -114,7 +116,7 @@ def color_methods(study: Study, output: str) -> list[Any]:
         {"deepshap": {"output": output, "baseline": "given", "label": "deepshap*"}},
         {"integrated_gradients": {**ig, "label": "integrated_gradients"}},
         {"integrated_gradients": {**ig, "baseline": "given", "label": "integrated_gradients*"}},
-        {"iba": {"layer": "layers.7", "beta": 20, "estimate": study.n, "label": "iba"}},
+        {"iba": {"layer": third, "beta": 20, "estimate": study.n, "label": "iba"}},
         {"saliency": {"output": output, "label": "saliency"}},
         {"input_x_gradient": {"output": output, "label": "input_x_gradient"}},
         {"lrp": {"output": output, "label": "lrp"}},
@@ -139,7 +141,8 @@ def papers_protocols() -> list[Any]:
 
 # Every other protocol that asks the network, at its defaults: from black.
 OTHERS: tuple[Any, ...] = (
-    {"sensitivity_n": {"label": "sensitivity_n cells"}}, "morf", "lerf", "abpc", "incremental_deletion", "accuracy_morf", "accuracy_lerf", "road_morf",
+    {"sensitivity_n": {"label": "sensitivity_n cells"}},
+    "morf", "lerf", "abpc", "incremental_deletion", "accuracy_morf", "accuracy_lerf", "road_morf",
     "road_lerf", "single_deletion", "infidelity", "faithfulness_correlation", "soundness",
     "completeness", "comprehensiveness", "sufficiency",
 )  # fmt: skip
