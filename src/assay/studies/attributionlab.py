@@ -19,6 +19,7 @@ import numpy as np
 
 from assay.ranking.resampling import Floats
 from assay.reduce import spearman
+from assay.studies import lab_real
 from assay.studies.claims import Claim, Direction, Effect, Row, bootstrap, make_row, replicates
 from assay.studies.lab_claims import CLAIMS as CLAIMS
 from assay.studies.lab_claims import GAMMA
@@ -252,6 +253,9 @@ TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
     "attributionlab.13": positive_recall,
     "attributionlab.14": bottleneck_better,
     "attributionlab.15": curves_cross,
+    "attributionlab.16": lab_real.mixed_signs,
+    "attributionlab.17": lab_real.baselines_matter,
+    "attributionlab.18": lab_real.segments_matter,
 }
 
 

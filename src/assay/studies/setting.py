@@ -34,6 +34,7 @@ class Study:
         seed: The seed of everything random.
         steps: Steps of integrated gradients; Extremal Perturbation takes 16 times as many.
         size: Pixels a side of designed images.
+        others: Networks that only some claims ask for, as `models`.
         resamples: Resamples of a bootstrap.
         device: Where the networks run.
         workers: Processes.
@@ -54,6 +55,7 @@ class Study:
     workers: int = 1
     micro_batch: int | None = None
     setting: Setting = "stand-in"
+    others: Mapping[str, Any] = field(default_factory=dict)
     _read: dict[str, Reading] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +73,8 @@ class Study:
 
         Args:
             data: A folder with `cifar10/cifar10_test_lossless.parquet` and
-                `weights/cifar10-resnet/cifar10_resnet20.safetensors`, `..56.safetensors`.
+                `weights/cifar10-resnet/cifar10_resnet20.safetensors`, `..56.safetensors`, and
+                perhaps `weights/small_vit/small_vit_cifar10.safetensors`.
             out: The folder of the runs.
             **how: Other fields of a study; None is the default.
         """
@@ -85,6 +88,9 @@ class Study:
         }
         _require_files(images, *weights.values())
         models = {name: {name: {"weights": str(path)}} for name, path in weights.items()}
+        transformer = data / "weights" / "small_vit" / "small_vit_cifar10.safetensors"
+        if transformer.is_file():
+            how["others"] = {"small_vit": {"small_vit": {"weights": str(transformer)}}}
         return cls({"parquet": {"path": str(images)}}, models, out, **_told(how))
 
     @classmethod
