@@ -29,7 +29,7 @@ def _samples(study: Study, name: str) -> tuple[Model, Batch]:
     study.require_networks()
     model: Model = build_one("model", {**study.models, **study.others}[name])
     dataset = build_one("dataset", study.dataset)
-    chosen = dataset.ids[: min(study.n, 2 * FIRST)]
+    chosen = dataset.ids[: 2 * min(study.n, FIRST)]
     batch = dataset.batch(chosen, model.prepare, pixels=model.pixels)
     with model.evaluating(), torch.no_grad():
         right = (model(batch.inputs).argmax(1) == batch.targets).nonzero().flatten()
