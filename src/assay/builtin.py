@@ -38,7 +38,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.data.texts",
         "assay.data.hf",
     ),
-    "environment": (),
+    "environment": ("assay.environments.planted",),
     "model": (
         "assay.models.efficientnet_lite",
         "assay.models.cifar_resnet",
