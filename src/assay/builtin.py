@@ -28,6 +28,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.protocols.single",
         "assay.protocols.soundness",
         "assay.protocols.subsets",
+        "assay.protocols.truth",
     ),
     "fill": ("assay.removal.fills", "assay.removal.imputation"),
     "units": ("assay.features", "assay.segments"),
