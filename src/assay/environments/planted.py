@@ -28,7 +28,7 @@ from assay.models.cifar_resnet import CifarResNet
 from assay.models.wrap import model as as_model
 from assay.registry import environment
 from assay.training.supervised import train, train_once
-from assay.types import Dataset, Model, Pixels, Preprocess
+from assay.types import UPPER_BOUND, Dataset, Model, Pixels, Preprocess
 
 Count = Annotated[int, Field(ge=1)]
 Labels = Annotated[int, Field(ge=2)]
@@ -37,7 +37,6 @@ Side = Annotated[int, Field(ge=8)]
 PIXELS = Pixels((0.5,) * 3, (0.25,) * 3)  # of a network that says nothing else
 PROVED = 500  # images the proof asks about, at least five a label
 BATCH = 64
-UPPER_BOUND = "upper_bound_truth"  # in a dataset's `has`: not all of its truth need be used
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,8 @@ def number_watermark(
     Beside the paper: it does not say where the number stands; the digits are drawn here; the images
     are any dataset's; the proof of use is added.
     """
-    plant = plants.number(size, plants.square_side(size, patch), classes)
+    smallest = max(9, round(plants.SHARE * size))  # two digits in a frame
+    plant = plants.number(size, plants.square_side(size, patch or smallest), classes)
     return _planted(
         "number_watermark", plant, [f"{label:02d}" for label in range(classes)],
         Setting(base, epochs, train, samples, seed, net, cache),

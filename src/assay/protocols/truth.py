@@ -33,6 +33,7 @@ FACTS: Mapping[str, Any] = {
 @protocol(
     "truth_f1",
     **FACTS,
+    whole_truth=True,
     uses="value",
     sign_sensitive=False,
     metric="f1",
@@ -83,6 +84,7 @@ def truth_precision(case: Case, *, truth: Side = "overall", smooth: Smooth = "ga
 @protocol(
     "truth_recall",
     **FACTS,
+    whole_truth=True,
     uses="value",
     sign_sensitive=False,
     metric="recall",
@@ -149,6 +151,7 @@ def pointing_game(case: Case, *, truth: Region = "positive") -> Scores:
 @protocol(
     "synscore",
     **FACTS,
+    whole_truth=True,
     uses="order",
     sign_sensitive=True,
     metric="average_precision",
