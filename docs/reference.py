@@ -160,7 +160,7 @@ def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
             ("Range", f"{low} to {high}"),
             ("Chance", plugin.chance if plugin.chance == "measured" else f"{plugin.chance:g}"),
             ("Reads of a map", f"{USES[plugin.uses]}; signs "
-             f"{'matter' if plugin.sign_sensitive else 'do not matter'}"),
+             f"{'matter' if plugin.signs_matter(plugin.defaults) else 'do not matter'}"),
         ]  # fmt: skip
     if plugin.kind == "method":
         row = next(row for row in rows_of("methods") if row["name"] == plugin.name)

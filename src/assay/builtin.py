@@ -23,6 +23,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "protocol": (
         "assay.protocols.curves",
         "assay.protocols.incremental",
+        "assay.protocols.modulo",
         "assay.protocols.rationales",
         "assay.protocols.road",
         "assay.protocols.single",

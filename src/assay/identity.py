@@ -1,4 +1,4 @@
-"""What identifies options and code, and how they read in a label."""
+"""What identifies options and code, how they are written and how they read in a label."""
 
 import hashlib
 import inspect
@@ -95,3 +95,19 @@ def label(name: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) ->
         if option not in defaults or canonical(value) != canonical(defaults[option])
     ]
     return f"{name}[{','.join(different)}]" if different else name
+
+
+def pick(item: Any) -> tuple[str, dict[str, Any]]:
+    """Name and options of an item as a suite writes it: `blur` or `{blur: {sigma: 10}}`."""
+    if isinstance(item, str):
+        return item, {}
+    if isinstance(item, Mapping) and len(item) == 1:
+        name, options = next(iter(item.items()))
+        if isinstance(name, str) and (options is None or isinstance(options, Mapping)):
+            wrong = [o for o in options or {} if not isinstance(o, str)]
+            if wrong:
+                raise InputError(
+                    f"Expected option names of `{name}` to be words, got {wrong[0]!r}."
+                )
+            return name, dict(options or {})
+    raise InputError(f"Expected a name or one {{name: {{option: value}}}}, got {item!r}.")

@@ -107,7 +107,7 @@ def _describe_protocol(choice: Choice) -> dict[str, Any]:
     return {
         **_describe(choice), "metric": p.metric, "higher_is_better": p.higher_is_better,
         "range": [None if abs(v) == float("inf") else v for v in p.range], "chance": p.chance,
-        "uses": p.uses, "sign_sensitive": p.sign_sensitive, "reduce": p.reduce,
+        "uses": p.uses, "sign_sensitive": p.signs_matter(choice.options), "reduce": p.reduce,
         "axis": p.axis, "judges": p.judges,
     }  # fmt: skip
 

@@ -18,6 +18,7 @@ from assay.identity import code_identity as code_identity
 from assay.identity import describe as describe
 from assay.identity import identity as identity
 from assay.identity import label as label
+from assay.identity import pick as pick
 from assay.imports import FILE_MODULE, is_address, load_object
 from assay.needs import check_needs
 
@@ -213,7 +214,7 @@ class Protocol(Plugin):
     higher_is_better: bool = True
     range: tuple[float, float] = (float("-inf"), float("inf"))
     chance: float | Literal["measured"] = "measured"
-    sign_sensitive: bool = True
+    sign_sensitive: bool | Callable[[Mapping[str, Any]], bool] = True  # or from its options
     uses: Literal["order", "value", "support"] = "order"
     metric: str = "value"
     reduce: str = "mean"  # how samples become a number: the mean, or a name in `assay.reduce`
@@ -221,6 +222,11 @@ class Protocol(Plugin):
     whole_truth: bool = False  # whether all of the truth must be marked to score highest
     axis: str = "share of the units removed"  # what its curves are drawn over
     intervenes: Intervenes | None = None
+
+    def signs_matter(self, options: Mapping[str, Any]) -> bool:
+        """Whether a map with turned signs scores otherwise under these options."""
+        told = self.sign_sensitive
+        return told(options) if callable(told) else told
 
 
 @dataclass(frozen=True)
@@ -320,8 +326,9 @@ def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
     Args:
         name: What it is called in suites and tables.
         **facts: `higher_is_better`; `range`; `chance`, a number where theory gives one;
-            `sign_sensitive`; `uses`: order, value or support; `metric`, the name of its number;
-            `whole_truth`; `needs`, as of methods; `title`, `family`, `cite`, `version`.
+            `sign_sensitive`, also as a function of the options; `uses`: order, value or support;
+            `metric`, the name of its number; `whole_truth`, whether all of the truth must be marked
+            to score highest; `needs`, as of methods; `title`, `family`, `cite`, `version`.
     """
     return register("protocol", name, **facts)
 
@@ -383,19 +390,3 @@ def names(kind: str) -> list[str]:
 def everything(kind: str) -> Iterator[Any]:
     """All plug-ins of a kind, in the order of their names."""
     return (get(kind, name) for name in names(kind))
-
-
-def pick(item: Any) -> tuple[str, dict[str, Any]]:
-    """Name and options of an item as a suite writes it: `blur` or `{blur: {sigma: 10}}`."""
-    if isinstance(item, str):
-        return item, {}
-    if isinstance(item, Mapping) and len(item) == 1:
-        name, options = next(iter(item.items()))
-        if isinstance(name, str) and (options is None or isinstance(options, Mapping)):
-            wrong = [o for o in options or {} if not isinstance(o, str)]
-            if wrong:
-                raise InputError(
-                    f"Expected option names of `{name}` to be words, got {wrong[0]!r}."
-                )
-            return name, dict(options or {})
-    raise InputError(f"Expected a name or one {{name: {{option: value}}}}, got {item!r}.")

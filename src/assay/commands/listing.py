@@ -154,7 +154,7 @@ def _plugins(kind: str) -> list[dict[str, Any]]:
             row |= {
                 "metric": plugin.metric, "better": "higher" if plugin.higher_is_better else "lower",
                 "range": [str(v) for v in plugin.range], "chance": str(plugin.chance),
-                "uses": plugin.uses, "sign_sensitive": plugin.sign_sensitive,
+                "uses": plugin.uses, "sign_sensitive": plugin.signs_matter(plugin.defaults),
             }  # fmt: skip
         options = registry.canonical({**plugin.defaults, **plugin.preset})
         row |= {

@@ -284,6 +284,19 @@ class Exam:
     x: Any  # tensors, or texts
     y: Tensor
     truth: Tensor
+    has: frozenset[str] = frozenset()  # what its data have beside labels
+    made_for: str = ""  # what a protocol needs to be tried here; those of users are, in any case
+
+    @property
+    def data(self) -> Any:
+        """What is scored: inputs and labels, with the truth where the data have it."""
+        if not self.has:
+            return self.x, self.y
+        return replace(as_dataset((self.x, self.y, self.truth)), has=self.has | {"labels"})
+
+    def first(self, n: int) -> "Exam":
+        """Some of the samples."""
+        return replace(self, x=self.x[:n], y=self.y[:n], truth=self.truth[:n])
 
 
 def linear_images() -> Exam:
@@ -308,3 +321,15 @@ def linear_texts() -> Exam:
     with torch.no_grad():
         y = model(ids).argmax(1)
     return Exam(model, texts, y, word_shares(model, ids, y))
+
+
+def marked_images() -> Exam:
+    """Twelve images of zeros and ones; each one speaks for a class, against it, or not at all."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 2, (12, 1, 8, 8), generator=generator).float()
+    weight = torch.randint(-1, 2, (3, 64), generator=generator).float()
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3, bias=False))
+    net[1].load_state_dict({"weight": weight})
+    y = net(x).argmax(1)
+    truth = x[:, 0] * weight[y].reshape(-1, 8, 8)
+    return Exam(net, x, y, truth, has=frozenset({"counted", "truth"}), made_for="truth")

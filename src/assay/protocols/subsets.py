@@ -28,7 +28,7 @@ Grid = Annotated[int, Field(ge=2)] | None
     higher_is_better=False,
     range=(0, float("inf")),
     uses="value",
-    sign_sensitive=True,
+    sign_sensitive=lambda o: o["variant"] != "m4" and not o["normalize"],  # others fit any scale
     metric="squared_error",
     family="subsets",
     cite="yeh2019, li2023m4",

@@ -25,6 +25,7 @@ from assay.types import Case, Scores
 FACTS: Mapping[str, Any] = {
     "higher_is_better": True,
     "range": (0, 1),
+    "sign_sensitive": lambda options: options["truth"] != "overall",
     "needs": ["truth"],
     "family": "truth",
 }
@@ -35,7 +36,6 @@ FACTS: Mapping[str, Any] = {
     **FACTS,
     whole_truth=True,
     uses="value",
-    sign_sensitive=False,
     metric="f1",
     cite="zhang2023attributionlab",
     title="F1 against the truth",
@@ -57,7 +57,7 @@ def truth_f1(case: Case, *, truth: Side = "overall", smooth: Smooth = "gaussian"
 
     Beside the paper: it does not say how truth is smoothed. The truth is normalised like the map.
     """
-    precision, recall, f1 = soft_scores(*_compared(case), truth, smooth)
+    precision, recall, f1 = soft_scores(*said_and_true(case), truth, smooth)
     return Scores(f1, extra={"precision": precision, "recall": recall})
 
 
@@ -65,7 +65,6 @@ def truth_f1(case: Case, *, truth: Side = "overall", smooth: Smooth = "gaussian"
     "truth_precision",
     **FACTS,
     uses="value",
-    sign_sensitive=False,
     metric="precision",
     cite="zhang2023attributionlab",
     title="Precision against the truth",
@@ -78,7 +77,7 @@ def truth_precision(case: Case, *, truth: Side = "overall", smooth: Smooth = "ga
 
     Beside the paper: as for `truth_f1`.
     """
-    return Scores(soft_scores(*_compared(case), truth, smooth)[0])
+    return Scores(soft_scores(*said_and_true(case), truth, smooth)[0])
 
 
 @protocol(
@@ -86,7 +85,6 @@ def truth_precision(case: Case, *, truth: Side = "overall", smooth: Smooth = "ga
     **FACTS,
     whole_truth=True,
     uses="value",
-    sign_sensitive=False,
     metric="recall",
     cite="zhang2023attributionlab",
     title="Recall against the truth",
@@ -99,14 +97,13 @@ def truth_recall(case: Case, *, truth: Side = "overall", smooth: Smooth = "gauss
 
     Beside the paper: as for `truth_f1`.
     """
-    return Scores(soft_scores(*_compared(case), truth, smooth)[1])
+    return Scores(soft_scores(*said_and_true(case), truth, smooth)[1])
 
 
 @protocol(
     "attribution_percent",
     **FACTS,
     uses="value",
-    sign_sensitive=True,
     metric="share",
     cite="zhou2022",
     title="Attribution inside the truth",
@@ -129,7 +126,6 @@ def attribution_percent(case: Case, *, truth: Region = "positive") -> Scores:
     "pointing_game",
     **FACTS,
     uses="order",
-    sign_sensitive=True,
     metric="hits",
     cite="zhang2018",
     title="Pointing game",
@@ -153,7 +149,6 @@ def pointing_game(case: Case, *, truth: Region = "positive") -> Scores:
     **FACTS,
     whole_truth=True,
     uses="order",
-    sign_sensitive=True,
     metric="average_precision",
     cite="li2023m4",
     title="SynScore",
@@ -173,17 +168,7 @@ def synscore(case: Case, *, truth: Region = "positive") -> Scores:
     return Scores(average_precision(*_located(case, truth)))
 
 
-def _located(case: Case, region: Region) -> tuple[Tensor, Tensor, Tensor]:
-    """The map, which units are relevant, and which exist."""
-    said, true = _compared(case)
-    able = case.batch.removable
-    there = torch.ones_like(true, dtype=torch.bool) if able is None else able
-    if region == "overall":
-        return said.abs(), true != 0, there
-    return said, true > 0, there
-
-
-def _compared(case: Case) -> tuple[Tensor, Tensor]:
+def said_and_true(case: Case) -> tuple[Tensor, Tensor]:
     """Map and truth, both 0 where there is no content, such as at padding."""
     said, true, able = case.attribution.double(), case.batch.truth, case.batch.removable
     if true is None or true.shape != said.shape:
@@ -196,3 +181,13 @@ def _compared(case: Case) -> tuple[Tensor, Tensor]:
     if able is None:
         return said, true
     return torch.where(able, said, 0.0), torch.where(able, true, 0.0)
+
+
+def _located(case: Case, region: Region) -> tuple[Tensor, Tensor, Tensor]:
+    """The map, which units are relevant, and which exist."""
+    said, true = said_and_true(case)
+    able = case.batch.removable
+    there = torch.ones_like(true, dtype=torch.bool) if able is None else able
+    if region == "overall":
+        return said.abs(), true != 0, there
+    return said, true > 0, there
