@@ -124,15 +124,14 @@ def _describe(choice: Choice) -> dict[str, Any]:
 def _clean(plan: Plan, summaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """How often each model is right on each dataset, before anything is removed."""
     rows = []
-    for dataset in plan.datasets:
-        for model in plan.models:
-            mine = [s for s in summaries if (s["dataset"], s["model"]) == (dataset, model)]
-            if mine and all(s["correct"] is not None for s in mine):
-                n = sum(s["n"] for s in mine)
-                chance = 1 / max(s["classes"] for s in mine)
-                accuracy = sum(s["correct"] for s in mine) / n
-                found = {"dataset": dataset, "model": model, "n": n}
-                rows.append({**found, "accuracy": accuracy, "chance": chance})
+    for dataset, model in plan.pairs:
+        mine = [s for s in summaries if (s["dataset"], s["model"]) == (dataset, model)]
+        if mine and all(s["correct"] is not None for s in mine):
+            n = sum(s["n"] for s in mine)
+            chance = 1 / max(s["classes"] for s in mine)
+            accuracy = sum(s["correct"] for s in mine) / n
+            found = {"dataset": dataset, "model": model, "n": n}
+            rows.append({**found, "accuracy": accuracy, "chance": chance})
     return rows
 
 

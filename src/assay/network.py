@@ -88,7 +88,10 @@ class Model:
     def logits(
         self, inputs: Tensor, at: Tensor | None = None, net: nn.Module | None = None
     ) -> Tensor:
-        """Class scores `[B, C]`; a single score z becomes the binary pair (-z, z)."""
+        """Class scores `[B, C]`; a single score z becomes the binary pair (-z, z).
+
+        Of a regression it stays alone.
+        """
         network = net or self.net
         if self.tokens is not None:
             raw = self.tokens.read(network, inputs, at)
@@ -102,7 +105,7 @@ class Model:
                 f"Expected model `{self.name}` to give logits [batch, classes], got shape "
                 f"{tuple(scores.shape)}. Say where they are with `assay.model(..., output=...)`."
             )
-        self.binary = scores.shape[1] == 1
+        self.binary = scores.shape[1] == 1 and "regression" not in self.has
         return torch.cat([-scores, scores], 1) if self.binary else scores
 
     def __call__(self, inputs: Tensor) -> Tensor:

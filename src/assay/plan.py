@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from torch import nn
 from assay import registry
 from assay.data.classes import agree, class_number
 from assay.data.memory import as_dataset
+from assay.environments.environment import Environment
+from assay.environments.environment import build as build_environment
 from assay.errors import InputError
 from assay.models.factory import build_model
 from assay.models.hub import hub_model, is_hub_name
@@ -47,6 +49,7 @@ class Plan:
     models: Mapping[str, Model]
     methods: tuple[Choice, ...]
     protocols: tuple[Choice, ...]
+    pairs: tuple[tuple[str, str], ...]  # which model is run on which dataset
     live: tuple[str, ...] = field(default=())  # what exists in this process only
     _cells: dict[tuple[object, ...], str] = field(default_factory=dict, repr=False)
     _lengths: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -56,8 +59,7 @@ class Plan:
         """The work in the suite's order."""
         return [
             Shard(_shard_id(dataset, model, seed, chunk), dataset, model, seed, chunk)
-            for dataset in self.datasets
-            for model in self.models
+            for dataset, model in self.pairs
             for seed in self.spec.seeds
             for chunk in self._chunks(dataset)
         ]
@@ -194,10 +196,17 @@ def resolve(spec: Spec, device: str | None = None) -> Plan:
     datasets, live_data = _build("dataset", spec.datasets)
     models, live_models = _build("model", spec.models)
     datasets = {name: agree(dataset, models) for name, dataset in datasets.items()}
+    pairs = tuple(itertools.product(datasets, models))
+    for world in _environments(spec.environments):
+        if world.name in (*datasets, *models):
+            raise _twice("environment", world.name)
+        datasets[world.name], models[world.name] = world.dataset, world.model
+        pairs = (*pairs, (world.name, world.name))
     if device is not None:
         for model in models.values():
             model.net.to(device)
     methods, protocols = choose("method", spec.methods), choose("protocol", spec.protocols)
+    live_worlds = [item.name for item in spec.environments if isinstance(item, Environment)]
     live_methods = [c.label for c in methods if c.plugin.family == "given"]
     return Plan(
         spec,
@@ -205,8 +214,23 @@ def resolve(spec: Spec, device: str | None = None) -> Plan:
         models,
         tuple(methods),
         tuple(protocols),
-        (*live_data, *live_models, *live_methods),
+        pairs,
+        (*live_data, *live_models, *live_worlds, *live_methods),
     )
+
+
+def _environments(items: list[Any]) -> Iterator[Environment]:
+    for item in items:
+        if isinstance(item, Environment):
+            yield item
+            continue
+        name, options = registry.pick(item)
+        own = options.pop("label", None)
+        yield build_environment(name, options, None if own is None else str(own))
+
+
+def _twice(kind: str, label: str) -> InputError:
+    return InputError(f"Expected each {kind} once, got `{label}` twice; give one a `label:`.")
 
 
 def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
@@ -230,9 +254,7 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
             own = None if own is None else str(own)
             thing, label = _from_name(kind, name, options, own)
         if label in built:
-            raise InputError(
-                f"Expected each {kind} once, got `{label}` twice; give one a `label:`."
-            )
+            raise _twice(kind, label)
         built[label] = thing
     return built, live
 

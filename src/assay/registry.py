@@ -76,7 +76,9 @@ class Plugin:
 
     def required(self, options: Mapping[str, Any]) -> frozenset[str]:
         """What model and data must have under these options."""
-        return frozenset(self.needs(options) if callable(self.needs) else self.needs)
+        needs = frozenset(self.needs(options) if callable(self.needs) else self.needs)
+        reads_classes = options.get("output") in ("probability", "log_odds")
+        return needs | {"classes"} if reads_classes else needs
 
     @property
     def description(self) -> str:
@@ -264,10 +266,7 @@ class EnvironmentFactory(Plugin):
     kind: ClassVar[str] = "environment"
 
 
-TYPES: dict[str, type[Plugin]] = {
-    t.kind: t
-    for t in (Method, Protocol, Fill, Units, DatasetFactory, ModelFactory, EnvironmentFactory)
-}
+TYPES: dict[str, type[Plugin]] = {kind.kind: kind for kind in Plugin.__subclasses__()}
 _REGISTERED: dict[str, dict[str, Plugin]] = {kind: {} for kind in TYPES}
 
 

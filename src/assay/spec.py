@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from assay import registry
 from assay.errors import InputError, PrerequisiteError, unknown
@@ -54,10 +61,12 @@ class Spec(BaseModel):
     """A heading for the page."""
     notes: str = ""
     """What a reader must know of the settings; shown on the page."""
-    datasets: list[Any] = Field(min_length=1)
+    datasets: list[Any] = []
     """Whose samples are explained."""
-    models: list[Any] = Field(min_length=1)
+    models: list[Any] = []
     """Which networks are explained; each is run on each dataset."""
+    environments: list[Any] = []
+    """Networks with samples made for them, whose truth is known; each is run by itself."""
     methods: list[Any] = Field(min_length=1)
     """What explains, controls among them."""
     protocols: list[Any] = Field(min_length=1)
@@ -74,10 +83,10 @@ class Spec(BaseModel):
     def dump(self) -> str:
         """The suite as YAML; objects that live in this process only by their names."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        for name in ("datasets", "models", "methods", "protocols"):
+        for name in ("datasets", "models", "environments", "methods", "protocols"):
             fields[name] = [_written(item) for item in fields[name]]
         fields["budget"] = self.budget and self.budget.model_dump()
-        said = {name: value for name, value in fields.items() if value not in ("", None)}
+        said = {name: value for name, value in fields.items() if value not in ("", None, [])}
         text: str = yaml.safe_dump(said, sort_keys=False)
         return text
 
@@ -88,6 +97,12 @@ class Spec(BaseModel):
         if not number and not (isinstance(target, str) and target):
             raise ValueError(f"label, predicted, or the number or name of a class, got {target!r}")
         return target
+
+    @model_validator(mode="after")
+    def _something_to_explain(self) -> "Spec":
+        if bool(self.datasets) != bool(self.models) or not (self.models or self.environments):
+            raise ValueError("a suite takes `datasets` and `models`, or `environments`, or both")
+        return self
 
     @field_validator("seeds")
     @classmethod
@@ -158,7 +173,8 @@ def make_suite(fields: Mapping[str, Any], where: str = "the call") -> Spec:
     except ValidationError as error:
         first = error.errors()[0]
         field_name = ".".join(map(str, first["loc"]))
-        raise InputError(f"Wrong `{field_name}` in {where}: {first['msg']}.") from None
+        wrong = f"`{field_name}` in {where}" if field_name else where
+        raise InputError(f"Wrong {wrong}: {first['msg'].removeprefix('Value error, ')}.") from None
 
 
 @dataclass(frozen=True)

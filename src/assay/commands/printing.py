@@ -1,6 +1,5 @@
 """What a run says on the terminal: how it was read, what it costs, who comes first, what failed."""
 
-import itertools
 from typing import Any
 
 from rich.console import Console
@@ -37,7 +36,8 @@ def print_accuracy(console: Console, manifest: dict[str, Any]) -> None:
 def print_answer(console: Console, results: Any) -> None:
     """The order of the methods, per dataset and model."""
     board, manifest = results.leaderboard(), results.manifest
-    for dataset, model in itertools.product(manifest["datasets"], manifest["models"]):
+    pairs = dict.fromkeys((shard["dataset"], shard["model"]) for shard in manifest["shards"])
+    for dataset, model in pairs:
         rows = [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
         title = f"{dataset}, {model}: provisional order by mean rank over the protocols"
         table = Table(title=escape(title))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from assay import registry
 from assay.errors import InputError
@@ -24,6 +24,7 @@ class Environment:
         draw: From how many and a seed to that many samples with truth; other seeds give others.
         samples: How many `dataset` holds.
         card: What a reader should know: options, proof of use, what the truth is.
+        read: From images made elsewhere to their targets and truth, where that can be told.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Environment:
     draw: Callable[[int, int], Dataset] = field(repr=False)
     samples: int = 100
     card: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    read: Callable[[Tensor], tuple[Tensor, Tensor]] | None = field(default=None, repr=False)
 
     @property
     def net(self) -> nn.Module:

@@ -15,6 +15,7 @@ from assay.errors import NotApplicable
 from assay.interventions import micro_batches
 from assay.methods.adversary import TOGETHER, adversary_rows, generated_mask
 from assay.methods.cam import enlarge, find_layer, outputs
+from assay.methods.outputs import answers
 from assay.methods.statistics import usual, usual_passes
 from assay.models.prepare import prepare_network
 from assay.registry import Passes, method
@@ -42,7 +43,9 @@ def _on_data(
         with model.evaluating(), torch.no_grad():
             prepare_network(model, batch.inputs[:1])  # a dry run has not looked for layers yet
         once, finding = usual_passes(model, batch, options["layer"], options["estimate"])
-        return replace(passes(options), once=once, finding=finding)
+        found = passes(options)
+        forward = (found.forward or 0) + _regression(model)
+        return replace(found, forward=forward, once=once, finding=finding)
 
     return passes_on
 
@@ -82,7 +85,8 @@ def iba(
     Adam, each on `samples` draws of e.
 
     Beside the paper: the settings are those of the authors' code, which, as here, reads the map
-    before the last step. The layer is the last with a spatial output unless `layer` names one; the
+    before the last step. Without classes the loss is the squared distance from the clean answer.
+    The layer is the last with a spatial output unless `layer` names one; the
     paper takes one in the middle. 1 - l is computed as the sigmoid of -a, so that nothing is
     infinite where l rounds to 1, and small layers repeat their border where they cannot mirror it.
     """
@@ -136,6 +140,10 @@ def layer_outputs(
 def precise(batch: Batch) -> torch.dtype:
     """What bottlenecks are fitted in: optimisers square small numbers, which half loses."""
     return torch.promote_types(batch.dtype, torch.float32)
+
+
+def _regression(model: Model) -> bool:
+    return "classes" not in model.has
 
 
 def _check_places(model: Model) -> None:
@@ -209,6 +217,7 @@ def fit(
     fitted beside it.
     """
     module = find_layer(model, layer)
+    clean = answers(model, batch, batch.inputs, "logit") if _regression(model) else None
     alpha = torch.full_like(output, alpha0).requires_grad_(True)
     optimiser = torch.optim.Adam([alpha], lr=lr, foreach=False)
     passed = capacity = output
@@ -220,7 +229,7 @@ def fit(
             capacity = information(passed, held, (output - prior.mean) / prior.std) * prior.active
             cost = beta * capacity.mean((1, 2, 3)).sum()
         mixed = torch.lerp(noise, output[:, None], passed.detach()[:, None]) * prior.active
-        slope = loss_gradient(model, batch, module, mixed)
+        slope = loss_gradient(model, batch, module, mixed, clean)
         slope = (slope * (output[:, None] - noise) * prior.active).sum(1) / samples
         (alpha.grad,) = torch.autograd.grad([passed, cost], alpha, [slope, torch.ones_like(cost)])
         optimiser.step()
@@ -252,9 +261,16 @@ def blur(images: Tensor, sigma: float) -> Tensor:  # [..., h, w]
 
 
 def loss_gradient(
-    model: Model, batch: Batch, module: nn.Module | None, mixed: Tensor
+    model: Model,
+    batch: Batch,
+    module: nn.Module | None,
+    mixed: Tensor,
+    clean: Tensor | None = None,
 ) -> Tensor:  # like mixed: [B, S, C, h, w]
-    """How each noisy copy of the layer's output, or of the input, changes the cross entropy."""
+    """How each noisy copy of the layer's output, or of the input, changes the cross entropy.
+
+    Where there are no classes it is the squared distance from the clean answer.
+    """
     parts, (many, times) = [], mixed.shape[:2]
     for samples, rows, asked in micro_batches(many, times, model.micro_batch, mixed.device):
         given = model.laid_out(mixed[samples, rows].to(batch.dtype)).requires_grad_(True)
@@ -266,8 +282,11 @@ def loss_gradient(
                 with _giving(module, given):
                     logits = model.logits(inputs)
             targets = batch.targets[samples, None]
-            likely = model.log_probs(logits).gather(1, targets)
-            (slope,) = torch.autograd.grad(-likely.sum(), given)
+            if clean is None:
+                loss = -model.log_probs(logits).gather(1, targets)
+            else:
+                loss = (logits.gather(1, targets) - clean[samples, None]) ** 2
+            (slope,) = torch.autograd.grad(loss.sum(), given)
         parts.append(slope[:asked].to(mixed.dtype))
     return torch.cat(parts).reshape(mixed.shape)
 
@@ -285,7 +304,7 @@ def _input_passes(options: Mapping[str, Any]) -> Passes:
 
 @method(
     "input_iba",
-    needs=["gradients", "image", "spatial"],
+    needs=["classes", "gradients", "image", "spatial"],
     passes=_input_passes,
     passes_on=_on_data(_input_passes),
     family="bottleneck",

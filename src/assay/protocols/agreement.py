@@ -14,7 +14,7 @@ from assay.errors import NotApplicable
 from assay.removal.fills import gaussian
 
 Side = Literal["overall", "positive", "negative", "positive_smooth"]
-Smooth = Literal["gaussian", "filled"]
+Smooth = Literal["filled", "gaussian"]
 Region = Literal["positive", "overall"]
 
 # At 224 pixels a side: the blur's sigma, and how far a hole may be from both its sides to be
@@ -33,7 +33,7 @@ def normalise(maps: Tensor) -> Tensor:
 
 
 def soft_scores(
-    maps: Tensor, truth: Tensor, side: Side = "overall", smooth: Smooth = "gaussian"
+    maps: Tensor, truth: Tensor, side: Side = "overall", smooth: Smooth = "filled"
 ) -> tuple[Tensor, Tensor, Tensor]:  # each [B]
     """Precision, recall and their harmonic mean of maps that need not be yes or no.
 
@@ -58,7 +58,7 @@ def soft_scores(
 
 
 def sides(
-    maps: Tensor, truth: Tensor, side: Side, smooth: Smooth = "gaussian"
+    maps: Tensor, truth: Tensor, side: Side, smooth: Smooth = "filled"
 ) -> tuple[Tensor, Tensor]:
     """Map and truth, normalised, as sizes on one side: both at least 0 and at most 1."""
     said, true = normalise(maps), normalise(truth)
@@ -71,9 +71,9 @@ def sides(
 
 
 def smoothed(mask: Tensor, smooth: Smooth) -> Tensor:  # [B, H, W]
-    """A mask blurred and scaled to a largest value of 1, or with its holes closed.
+    """A mask with its holes closed, or blurred and scaled to a largest value of 1.
 
-    Sizes are for 224 pixels and shrink with the shorter side: sigma 5, holes of up to 4 pixels.
+    Sizes are for 224 pixels and shrink with the shorter side: holes of up to 4 pixels, sigma 5.
 
     Raises:
         NotApplicable: It is no mask of images.

@@ -40,7 +40,7 @@ FACTS: Mapping[str, Any] = {
     cite="zhang2023attributionlab",
     title="F1 against the truth",
 )
-def truth_f1(case: Case, *, truth: Side = "overall", smooth: Smooth = "gaussian") -> Scores:
+def truth_f1(case: Case, *, truth: Side = "overall", smooth: Smooth = "filled") -> Scores:
     """Harmonic mean of a map's precision and recall against what is truly relevant.
 
     Formula: 2 P R / (P + R) with P = sum|a g| / sum|a| and R = sum|a g| / sum|g|. In map a and
@@ -48,10 +48,11 @@ def truth_f1(case: Case, *, truth: Side = "overall", smooth: Smooth = "gaussian"
     smallest, each sign by itself. `truth` says what is compared: `overall` a with |g|, whatever the
     signs; `positive` max(a, 0) with max(g, 0); `negative` min(a, 0) with min(g, 0);
     `positive_smooth`, for methods whose maps cannot be sharp, max(a, 0) with a smooth truth:
-    `smooth: gaussian` blurs the positive pixels (sigma 5 at 224 pixels) and scales to a largest
-    value of 1, `smooth: filled` closes the holes between them.
+    `smooth: filled` closes the holes between the positive pixels (up to 4 wide at 224 pixels),
+    `smooth: gaussian` blurs them (sigma 5 at 224 pixels) and scales to a largest value of 1.
 
-    Recall is soft: a map that is right but uneven does not reach 1. A map of zeros, or without a
+    Recall is soft: a map that is right but uneven does not reach 1, and against an uneven truth, as
+    the blurred one, not even the truth itself does. A map of zeros, or without a
     value on the side asked for, scores 0 and counts. Where the truth has nothing on that side the
     sample is left out for all methods alike.
 
@@ -69,7 +70,7 @@ def truth_f1(case: Case, *, truth: Side = "overall", smooth: Smooth = "gaussian"
     cite="zhang2023attributionlab",
     title="Precision against the truth",
 )
-def truth_precision(case: Case, *, truth: Side = "overall", smooth: Smooth = "gaussian") -> Scores:
+def truth_precision(case: Case, *, truth: Side = "overall", smooth: Smooth = "filled") -> Scores:
     """How much of what a map says is truly relevant.
 
     Formula: sum|a g| / sum|a|, with map a, truth g and the options of `truth_f1`. A map of zeros
@@ -89,7 +90,7 @@ def truth_precision(case: Case, *, truth: Side = "overall", smooth: Smooth = "ga
     cite="zhang2023attributionlab",
     title="Recall against the truth",
 )
-def truth_recall(case: Case, *, truth: Side = "overall", smooth: Smooth = "gaussian") -> Scores:
+def truth_recall(case: Case, *, truth: Side = "overall", smooth: Smooth = "filled") -> Scores:
     """How much of what is truly relevant a map shows.
 
     Formula: sum|a g| / sum|g|, with map a, truth g and the options of `truth_f1`. A constant map

@@ -1,0 +1,240 @@
+"""The multi-colour environment: which colour has the most pixels?"""
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from assay.environments.designed import Color, ColorCounter
+from assay.environments.environment import Environment
+from assay.environments.modulo import Count, Share, Size
+from assay.environments.patches import Shape, draw_patches
+from assay.errors import InputError
+from assay.registry import environment, identity
+from assay.types import Dataset, Model, Pixels, Sample
+
+PALETTE: tuple[Color, ...] = (
+    (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 127, 0), (255, 255, 255), (255, 255, 0),
+    (255, 0, 255), (0, 255, 255), (127, 0, 255), (0, 127, 127), (127, 127, 0), (255, 127, 255),
+)  # fmt: skip
+RADII = (14.0, 40.0)  # of the patches, at a side of 224
+PATCHES = 4  # of an image, or as many as there are colours
+DRAWS = 100  # of an image without a single winner
+TEMPERATURES = {"contrast": 1.0, "softmax": 100.0}  # so that the softmax of counts can vary
+
+Channel = Annotated[int, Field(ge=0, le=255)]
+Colors = Annotated[int, Field(ge=2, le=len(PALETTE))] | tuple[tuple[Channel, Channel, Channel], ...]
+
+
+@environment(
+    "multi_color_sum",
+    family="designed",
+    cite="zhang2023attributionlab",
+    title="The colour with most pixels",
+)
+def multi_color_sum(
+    *,
+    size: Size = 224,
+    colors: Colors = 4,
+    background: tuple[Channel, Channel, Channel] = (20, 20, 20),
+    unseen: bool = True,
+    weights: Literal["uniform", "nonuniform"] = "nonuniform",
+    target: Literal["contrast", "softmax"] = "contrast",
+    temperature: Annotated[float, Field(gt=0)] | None = None,
+    shapes: tuple[Shape, ...] = ("triangle", "square", "circle"),
+    density: Share = 0.5,
+    redundant: Annotated[int, Field(ge=0)] = 2,
+    samples: Count = 100,
+    seed: int = 0,
+) -> Environment:
+    """A network that counts the pixels of each colour; the class is the colour with the most.
+
+    Args:
+        size: Pixels a side.
+        colors: How many colours of the palette, or the colours themselves.
+        background: The colour of nothing, which counts for no class.
+        unseen: Whether colours the network was not made for disturb its counts, as black does.
+        weights: Of the accumulator: the same for all pixels, or three random kernels whose
+            weights add up to one at every pixel.
+        target: What is explained. `contrast`: the winner's count minus the mean of the others, for
+            which the signed truth is exact. `softmax`: the counts as they are, whose probability
+            the paper explains (`output: probability` of a method); then the sign and the place of
+            the truth are right, its size is not.
+        temperature: What the counts are divided by: 1, for `softmax` 100.
+        shapes: The patches are drawn from these.
+        density: The share of coloured pixels in a patch; the others are background.
+        redundant: How many channels answer to unseen colours.
+        samples: How many images the dataset has.
+        seed: Of the weights.
+
+    Images are `[3, size, size]` of integers from 0 to 255, with four patches, each of another
+    colour. The truth is +1 at the winner's pixels, -1 / (colours - 1) at those of other colours, 0
+    at the background; the baseline is the background everywhere.
+
+    Formula: contrast_c = (n_c - mean of n over the other colours) / temperature, n_c the number of
+    pixels of colour c.
+
+    Beside the paper: it explains the softmax and takes -1 for every rival's pixel, though a rival's
+    effect on a probability is proportional to its own. Colours, sizes and redundant weights are
+    not given there; the weights are normal, rounded to multiples of 1/64.
+    """
+    chosen = colors if isinstance(colors, tuple) else PALETTE[:colors]
+    check_colors(chosen, background)
+    scale = TEMPERATURES[target] if temperature is None else temperature
+    net = ColorCounter(
+        chosen, background, size, uniform=weights == "uniform", unseen=unseen, redundant=redundant,
+        temperature=scale, seed=seed,
+    ).eval()  # fmt: skip
+    model = Model(
+        net,
+        name="multi_color_sum",
+        pixels=Pixels((0.0,) * 3, (1 / 255,) * 3),
+        classes=[describe(color) for color in chosen],
+        output=contrast if target == "contrast" else None,
+        cam_layer=_layer(redundant, weights == "uniform"),
+    )
+    draw = functools.partial(_dataset, size, chosen, background, shapes, density)
+    read = functools.partial(read_colors, size, chosen, background, unseen)
+    card = {"truth": "+1 at the winner's pixels, -1 / (colours - 1) at the others'"}
+    return Environment("multi_color_sum", model, draw, samples, card, read)
+
+
+def contrast(logits: Tensor) -> Tensor:  # [B, C]
+    """Each logit minus the mean of the others."""
+    others = logits.shape[1] - 1
+    mean: Tensor = (logits.sum(1, keepdim=True) - logits) / others
+    return logits - mean
+
+
+def _layer(redundant: int, uniform: bool) -> str:
+    """After the second stage; where there are redundant channels, the first has no block."""
+    if uniform:
+        return "layers.3"
+    return "layers.5" if redundant else "layers.7"
+
+
+def describe(color: Color) -> str:
+    """A colour in words of a table."""
+    return f"colour ({', '.join(map(str, color))})"
+
+
+def check_colors(colors: Sequence[Color], background: Color) -> None:
+    """Refuse colours that a detector could not tell apart."""
+    if len(colors) < 2:
+        raise InputError(f"Expected at least two `colors`, got {len(colors)}.")
+    for i, color in enumerate(colors):
+        if color == background:
+            raise InputError(f"Expected no colour like the background, got {color} for both.")
+        if color in colors[:i]:
+            raise InputError(f"Expected each colour once, got {color} twice.")
+
+
+def read_colors(
+    size: int, colors: Sequence[Color], background: Color, unseen: bool, images: Tensor
+) -> tuple[Tensor, Tensor]:  # [B], [B, H, W]
+    """Targets and truth of images made elsewhere.
+
+    Raises:
+        InputError: They are not integers from 0 to 255, two colours have the most pixels, or there
+            is a colour that the network was not made for.
+    """
+    if tuple(images.shape[1:]) != (3, size, size):
+        raise InputError(
+            f"Expected images [n, 3, {size}, {size}] for `multi_color_sum`, got "
+            f"{tuple(images.shape)}."
+        )
+    if not bool(((images >= 0) & (images <= 255) & (images == images.round())).all()):
+        raise InputError(
+            "Expected images of integers from 0 to 255 for `multi_color_sum`, got other numbers. "
+            "Multiply pixels in [0, 1] by 255 and do not normalise them."
+        )
+    there = torch.stack([_is(images, color) for color in colors], 1)  # [B, C, H, W]
+    strange = ~(there.any(1) | _is(images, background))
+    if bool(strange.any()):
+        where = tuple(int(i) for i in strange.nonzero()[0])
+        found = tuple(int(v) for v in images[where[0], :, where[1], where[2]])
+        disturbs = "it disturbs the counts" if unseen else "it is in no count"
+        raise InputError(
+            f"Expected only the environment's colours and its background, got {found} in image "
+            f"{where[0]} at row {where[1]}, column {where[2]}: {disturbs}, and its truth is not "
+            f"known."
+        )
+    counts = there.flatten(2).sum(2)  # [B, C]
+    first = counts.topk(2, 1).values
+    tied = (first[:, 0] == first[:, 1]).nonzero()
+    if len(tied):
+        raise InputError(
+            f"Expected one colour with most pixels in each image, got a tie of "
+            f"{int(first[tied[0, 0], 0])} pixels in image {int(tied[0, 0])}."
+        )
+    targets = counts.argmax(1)
+    mine = there[torch.arange(len(images)), targets]
+    truth = mine.float() - (there.any(1) & ~mine).float() / (len(colors) - 1)
+    return targets, truth
+
+
+def _is(images: Tensor, color: Color) -> Tensor:  # [B, H, W]
+    return (images == images.new_tensor(color)[:, None, None]).all(1)
+
+
+def _dataset(
+    size: int,
+    colors: tuple[Color, ...],
+    background: Color,
+    shapes: tuple[Shape, ...],
+    density: float,
+    n: int,
+    seed: int,
+) -> Dataset:
+    described = identity([size, colors, background, shapes, density, RADII, PATCHES, seed, n])
+    empty = torch.tensor(background).float()[:, None, None].expand(3, size, size)
+    ids = tuple(f"{seed}-{i}" for i in range(n))
+
+    def fetch(sample: str) -> Sample:
+        random = np.random.default_rng([seed, int(sample.rpartition("-")[2])])
+        drawn = _draw(random, size, colors, background, shapes, density)
+        image = torch.from_numpy(drawn).permute(2, 0, 1).float()
+        (target,), (truth,) = read_colors(size, colors, background, False, image[None])
+        return Sample(image, int(target), truth, empty)
+
+    return Dataset(
+        name="multi_color_sum",
+        modality="image",
+        ids=ids,
+        fetch=fetch,
+        fingerprint=hashlib.sha256(described.encode()).hexdigest()[:16],
+        has=frozenset({"labels", "truth"}),
+        classes={i: describe(color) for i, color in enumerate(colors)},
+    )
+
+
+def _draw(
+    random: np.random.Generator,
+    size: int,
+    colors: tuple[Color, ...],
+    background: Color,
+    shapes: tuple[Shape, ...],
+    density: float,
+) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:  # [H, W, 3]
+    """An image with one colour ahead."""
+    for _ in range(DRAWS):
+        order = random.permutation(len(colors))[:PATCHES]
+        kinds = [shapes[i] for i in random.integers(len(shapes), size=len(order))]
+        image = np.full((size, size, 3), background, np.uint8)
+        counts = []
+        for which, mask in zip(order, draw_patches(random, size, kinds, RADII), strict=True):
+            coloured = mask & (random.random(mask.shape) < density)
+            image[coloured] = colors[which]
+            counts.append(int(coloured.sum()))
+        ranked = sorted(counts)
+        if ranked[-1] > ranked[-2]:
+            return image
+    raise InputError(
+        f"Expected patches of which one has the most pixels; {DRAWS} draws were ties. Take a "
+        f"larger `size` or `density`."
+    )
