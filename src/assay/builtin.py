@@ -40,7 +40,11 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.data.texts",
         "assay.data.hf",
     ),
-    "environment": ("assay.environments.colors", "assay.environments.planted"),
+    "environment": (
+        "assay.environments.modulo",
+        "assay.environments.colors",
+        "assay.environments.planted",
+    ),
     "model": (
         "assay.models.efficientnet_lite",
         "assay.models.cifar_resnet",
