@@ -192,6 +192,16 @@ def test_a_blank_canvas_from_training_to_samples(name):
     assert len(env.dataset.ids) == 24
 
 
+def test_larger_images_are_averaged_down_and_explained_in_full():
+    env = small("yellow_patch", size=64, patch=17)
+    assert isinstance(env.net[0], nn.AvgPool2d)
+    batch = env.batch(6)
+    maps = assay.explain(env.model, batch.inputs, batch.targets, "gradcam")
+    assert maps.shape == (6, 64, 64)
+    inside = (maps.clamp(min=0) * batch.truth).sum() / maps.clamp(min=0).sum()
+    assert float(inside) > 2 * float(batch.truth.mean())
+
+
 def test_the_same_options_give_the_same_network_without_training_again(monkeypatch, tmp_path):
     first = small("stripe_watermark", cache=str(tmp_path))
     kept = list(tmp_path.glob("stripe_watermark-*.safetensors"))

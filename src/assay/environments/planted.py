@@ -37,6 +37,7 @@ Side = Annotated[int, Field(ge=8)]
 PIXELS = Pixels((0.5,) * 3, (0.25,) * 3)  # of a network that says nothing else
 PROVED = 500  # images the proof asks about, at least five a label
 BATCH = 64
+SEEN = 32  # pixels a side that the small network sees at once
 
 
 @dataclass(frozen=True)
@@ -220,12 +221,19 @@ def _network(told: Setting, plant: Plant) -> Model:
 
 
 def _small(plant: Plant) -> Model:
-    """A residual network of 8 layers; where the label depends on the height, so does its head."""
+    """A residual network of 8 layers for 32 pixels, to which larger images are averaged down.
+
+    Where the label depends on the height, so does its head.
+    """
     net = CifarResNet(8, plant.classes)
     if plant.rows > 1:
         net.pool = nn.AdaptiveAvgPool2d((plant.rows, 1))
         net.linear = nn.Linear(net.linear.in_features * plant.rows, plant.classes)
-    return Model(net=net, cam_layer="layer3", card={"title": "ResNet-8", "cite": "he2016"})
+    card = {"title": "ResNet-8", "cite": "he2016"}
+    if plant.size < 2 * SEEN:
+        return Model(net=net, cam_layer="layer3", card=card)
+    averaged = nn.Sequential(nn.AvgPool2d(plant.size // SEEN), net)
+    return Model(net=averaged, cam_layer="1.layer3", card=card)
 
 
 def _pixels(model: Model) -> Pixels:
