@@ -245,9 +245,10 @@ def test_a_module_is_trained_as_a_copy():
     assert env.name == "yellow_patch[size=16,patch=5,epochs=3,train=1024,samples=24,net=Sequential]"
 
 
-def test_images_are_held_out_and_samples_of_one_image_belong_together():
+def test_images_are_held_out_and_samples_of_one_image_belong_together(tmp_path):
     X, y = natural(40)
-    env = small("yellow_patch", base=(X, y))
+    env = small("yellow_patch", base=(X, y), cache=str(tmp_path))
+    assert env.name == "yellow_patch[base=data,size=16,patch=5,epochs=3,train=1024,samples=24]"
     batch = env.batch(60)
     assert len(set(batch.groups)) == 20  # the half that was not trained on
     held = {int(group) for group in batch.groups}

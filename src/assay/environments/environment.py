@@ -84,7 +84,9 @@ def _shown(value: Any) -> Any:
         options = next(iter(value.values()))
         path = options.get("path") if isinstance(options, Mapping) else None
         return Path(path).stem if path else value  # what a file is called says more
-    if value is None or isinstance(value, str | int | float | list | Mapping):
+    if isinstance(value, tuple | list):
+        return "data" if any(hasattr(part, "shape") for part in value) else value
+    if value is None or isinstance(value, str | int | float | Mapping):
         return value
     named = getattr(value, "name", None) or getattr(value, "__name__", None)
-    return str(named or ("data" if isinstance(value, tuple) else type(value).__name__))
+    return str(named or type(value).__name__)
