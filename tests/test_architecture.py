@@ -38,6 +38,7 @@ ORDER = [
     {"budget"},
     {"api"},
     {"conformance"},
+    {"refutation"},
     {"picture"},
     {"best"},
     {"studies"},
@@ -91,7 +92,17 @@ def test_a_file_imports_only_earlier_layers(path: Path) -> None:
         return
     late = {name for name in imported(path) & set(layer) if layer[name] > layer[mine]}
     assert not late
-    if mine not in {"run", "api", "conformance", "picture", "best", "studies", "commands", "cli"}:
+    if mine not in {
+        "run",
+        "api",
+        "conformance",
+        "refutation",
+        "picture",
+        "best",
+        "studies",
+        "commands",
+        "cli",
+    }:
         assert not imported(path) & {"ranking", "report", "results"}
 
 

@@ -1,4 +1,4 @@
-"""The command line: run, demo, explain, list, report, claims, doctor, new."""
+"""The command line: run, demo, explain, list, report, claims, check, trust, doctor, new."""
 
 import json
 from pathlib import Path
@@ -191,38 +191,10 @@ def explain(
     std: StdOption = None,
 ) -> None:
     """One method's map over one picture or text: red speaks for the class, blue against it."""
-    from assay.best import explain_best, run_description
-    from assay.own import model_item
-    from assay.picture import explain_picture
-    from assay.registry import pick
+    from assay.commands.explaining import explain_one
 
-    if best is not None and method is not None:
-        raise InputError("Expected `--method` or `--best`, not both: the run says the method.")
     described = {"weights": weights, "size": size, "resize": resize, "mean": mean, "std": std}
-    item = model_item(model, described)
-    if best is not None:
-        name, said_here = pick(item)
-        item = {name: {**run_description(best), **said_here}}
-        sentences, picture = explain_best(image, item, best, target)
-    else:
-        said, picture = explain_picture(image, item, method, target)
-        sentences = [said]
-    output = output or Path("explanation.html" if hasattr(picture, "words") else "explanation.png")
-    _save(picture, output)
-    for line in (*sentences, f"The map: {output}"):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _save(picture: Any, output: Path) -> None:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(output)
-    except InputError:
-        raise
-    except ValueError:
-        raise InputError(f"Expected `-o` to end in .png or .jpg, got `{output}`.") from None
-    except OSError as error:
-        raise PrerequisiteError(f"Cannot write `{output}`: {error.strerror or error}.") from None
+    explain_one(console, image, model, method, best, output, target, described)
 
 
 def _run(
@@ -326,6 +298,44 @@ def claims(
         "micro_batch": micro_batch,
     }  # fmt: skip
     run_claims(console, run_id, data, out, dry_run=dry_run, as_json=as_json, **how)
+
+
+@app.command()
+def check(
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names or ./file.py:function; else a few cheap ones."),
+    ] = None,
+    gamma: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="The F1 below which a method is refuted.")
+    ] = 0.5,
+    samples: Annotated[int, typer.Option(min=2, help="Images of each environment.")] = 10,
+    sizes: Annotated[str, typer.Option(help="Sides of the images in pixels, by commas.")] = "32,64",
+    pictures: Annotated[
+        Path, typer.Option(help="A folder for a picture of each refuted method.")
+    ] = Path("assay-check"),
+    as_json: Annotated[bool, typer.Option("--json", help="For programs; no pictures.")] = False,
+    workers: WorkersOption = 1,
+) -> None:
+    """The faithfulness test: is a method refuted by a network whose true attribution is known?"""
+    from assay.commands.check import check_methods
+
+    check_methods(
+        console, methods or (), gamma=gamma, samples=samples, sizes=sizes,
+        pictures=None if as_json else pictures, as_json=as_json, workers=workers,
+    )  # fmt: skip
+
+
+@app.command()
+def trust(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs where truth is known.")],
+    truth: Annotated[str | None, typer.Option(help="The protocol that knows it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Can a metric be trusted? How far each orders the methods as the truth does."""
+    from assay.commands.trust import print_trust
+
+    print_trust(console, folders, truth, as_json)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from assay.errors import PrerequisiteError, unknown
+from assay.errors import InputError, PrerequisiteError, unknown
 from assay.spec import Spec, parse_suite
 from assay.store import CHECKS, CURVES, SCORES, Array, Store, query, require_run
 
@@ -121,6 +121,31 @@ class Results:
         from assay.ranking.against import against
 
         return against(self.scores, control, self.outcomes, self._ranges, **options)
+
+    def trust(self, truth: str | None = None, **options: Any) -> list[dict[str, Any]]:
+        """How far each protocol's order of the methods agrees with the order by truth.
+
+        Args:
+            truth: The label of the protocol that knows the truth; else the first of this run.
+            **options: `level`, `resamples`, `seed`.
+        """
+        from assay.ranking.trust import trust
+
+        protocols = self.manifest["protocols"]
+        knowing = [label for label, p in protocols.items() if p["family"] == "truth"]
+        if truth is None and not knowing:
+            raise InputError(
+                "Expected a run with a protocol that knows the truth, such as `truth_f1`: without "
+                "one, nothing tells whether the others are right."
+            )
+        return trust(
+            self.scores,
+            truth or knowing[0],
+            [label for label in protocols if label not in knowing],
+            controls=[label for label, m in self.manifest["methods"].items() if m["control"]],
+            outcomes=self.outcomes,
+            **options,
+        )
 
     def maps(
         self, method: str, dataset: str | None = None, model: str | None = None

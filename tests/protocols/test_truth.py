@@ -144,12 +144,16 @@ class TestSoftScores:
         x, y = torch.zeros(9, 1, 24, 24), torch.zeros(9, dtype=torch.long)
         net = nn.Sequential(nn.Flatten(), nn.Linear(576, 2))
         net[1].load_state_dict({"weight": torch.zeros(2, 576), "bias": torch.tensor([1.0, 0.0])})
+        protocols = ["truth_f1", {"truth_f1": {"truth": "positive"}}]
         results = assay.benchmark(
-            net, (x, y, truth), ["oracle", "constant"], ["truth_f1"], progress=False
+            net, (x, y, truth), ["oracle", "constant"], protocols, progress=False
         )
+        told = results.manifest["protocols"]
+        assert not told["truth_f1"]["sign_sensitive"]
+        assert told["truth_f1[truth=positive]"]["sign_sensitive"]
         rows = results.query(
             "select metric, headline, avg(value) as mean from scores where method = 'constant' "
-            "group by all"
+            "and protocol = 'truth_f1' group by all"
         ).to_pylist()
         found = {row["metric"]: (row["headline"], row["mean"]) for row in rows}
         prevalence = (truth != 0).double().mean((1, 2))

@@ -49,6 +49,7 @@ def multi_color_sum(
     shapes: tuple[Shape, ...] = ("triangle", "square", "circle"),
     density: Share = 0.5,
     redundant: Annotated[int, Field(ge=0)] = 2,
+    strength: Annotated[float, Field(ge=0)] = 0.25,
     samples: Count = 100,
     seed: int = 0,
 ) -> Environment:
@@ -69,6 +70,7 @@ def multi_color_sum(
         shapes: The patches are drawn from these.
         density: The share of coloured pixels in a patch; the others are background.
         redundant: How many channels answer to unseen colours.
+        strength: How much they disturb: the spread of their weights; a pixel counts 1.
         samples: How many images the dataset has.
         seed: Of the weights.
 
@@ -81,14 +83,16 @@ def multi_color_sum(
 
     Beside the paper: it explains the softmax and takes -1 for every rival's pixel, though a rival's
     effect on a probability is proportional to its own. Colours, sizes and redundant weights are
-    not given there; the weights are normal, rounded to multiples of 1/64.
+    not given there; the weights are normal, rounded to multiples of 1/64. Their spread decides what
+    is refuted: from about 1/2 on, integrated gradients is with the true baseline too, because its
+    way there leads through unseen colours.
     """
     chosen = colors if isinstance(colors, tuple) else PALETTE[:colors]
     check_colors(chosen, background)
     scale = TEMPERATURES[target] if temperature is None else temperature
     net = ColorCounter(
         chosen, background, size, uniform=weights == "uniform", unseen=unseen, redundant=redundant,
-        temperature=scale, seed=seed,
+        strength=strength, temperature=scale, seed=seed,
     ).eval()  # fmt: skip
     model = Model(
         net,

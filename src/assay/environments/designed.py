@@ -58,6 +58,7 @@ class ColorCounter(ExactNetwork):
         uniform: bool = False,
         unseen: bool = True,
         redundant: int = 2,
+        strength: float = 0.25,
         temperature: float = 1.0,
         seed: int = 0,
     ) -> None:
@@ -65,7 +66,8 @@ class ColorCounter(ExactNetwork):
         super().__init__()
         random = torch.Generator().manual_seed(seed)
         self.detector = color_detector([*colors, background], redundant)
-        self.layers = _accumulator(len(colors), size, uniform, random, redundant, unseen)
+        disturbance = _disturbance(len(colors), redundant, strength * unseen, random)
+        self.layers = _accumulator(len(colors), size, uniform, random, disturbance)
         self.head = nn.Linear(len(colors), len(colors))
         _write(self.head, torch.eye(len(colors)) / temperature)
 
@@ -144,23 +146,16 @@ def _accumulator(
     size: int,
     uniform: bool,
     random: torch.Generator,
-    redundant: int = 0,
-    unseen: bool = False,
+    disturbance: Tensor | None = None,
 ) -> nn.Sequential:
     """The sum of each map: `[B, maps + redundant, H, W]` to `[B, maps, 1, 1]`.
 
-    The redundant maps, where there are any, enter the first stage by random weights, or by zeros
-    where `unseen` colours shall have no effect.
+    The redundant maps, where there are any, enter the first stage by the weights `disturbance`.
     """
     layers: list[nn.Module] = []
     todo = stages(size)
-    if redundant:
+    if disturbance is not None:
         _, padding = todo.pop(0)
-        disturbance = torch.randn(maps, redundant, SIDE, SIDE, generator=random)
-        grid = 2.0**FINEST  # rounded, so that sums of them are exact as well
-        disturbance = (
-            (disturbance * grid).round() / grid if unseen else torch.zeros_like(disturbance)
-        )
         weight = torch.cat([_diagonal(torch.ones(maps, 1, SIDE, SIDE)), disturbance], 1)
         layers += [_windows(weight, padding), nn.ReLU()]
     for _, padding in todo:
@@ -171,6 +166,17 @@ def _accumulator(
         together = _repeated(torch.ones(1, KERNELS), maps)
         layers += [_windows(_diagonal(taps), padding), nn.ReLU(), _pixelwise(together), nn.ReLU()]
     return nn.Sequential(*layers)
+
+
+def _disturbance(
+    maps: int, redundant: int, strength: float, random: torch.Generator
+) -> Tensor | None:
+    """Normal weights of the redundant maps, rounded, so that sums of them are exact as well."""
+    if redundant == 0:
+        return None
+    drawn = torch.randn(maps, redundant, SIDE, SIDE, generator=random) * strength
+    rounded: Tensor = (drawn * 2**FINEST).round() / 2**FINEST
+    return rounded
 
 
 def _taps(random: torch.Generator) -> Tensor:  # [KERNELS, 3, 3]

@@ -52,9 +52,9 @@ def truth_f1(case: Case, *, truth: Side = "overall", smooth: Smooth = "filled") 
     `smooth: gaussian` blurs them (sigma 5 at 224 pixels) and scales to a largest value of 1.
 
     Recall is soft: a map that is right but uneven does not reach 1, and against an uneven truth, as
-    the blurred one, not even the truth itself does. A map of zeros, or without a
-    value on the side asked for, scores 0 and counts. Where the truth has nothing on that side the
-    sample is left out for all methods alike.
+    the blurred one, not even the truth itself does. A map of zeros, or without a value on the side
+    asked for, scores 0 and counts. Where the truth has nothing on that side the sample is left out
+    for all methods alike.
 
     Beside the paper: it does not say how truth is smoothed. The truth is normalised like the map.
     """

@@ -1,0 +1,35 @@
+"""Whether a run's protocols agree with its truth, as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from assay.results import load
+
+
+def print_trust(
+    console: Console, folders: Sequence[Path], truth: str | None, as_json: bool
+) -> None:
+    """How far each protocol orders the methods as the truth does, where it is known."""
+    rows = [row for folder in folders for row in load(folder).trust(truth)]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for where in dict.fromkeys((row["dataset"], row["truth"]) for row in rows):
+        mine = [row for row in rows if (row["dataset"], row["truth"]) == where]
+        title = f"{where[0]}: order of {len(mine[0]['methods'])} methods against that by {where[1]}"
+        table = Table(title=escape(title))
+        table.add_column("protocol", overflow="fold")
+        for column in ("correlation", "95 %", "n"):
+            table.add_column(column, justify="right")
+        for row in sorted(mine, key=lambda r: -(r["correlation"] or -2)):
+            value = "" if row["correlation"] is None else f"{row['correlation']:.2f}"
+            ends = "" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
+            table.add_row(escape(row["protocol"]), value, ends, str(row["n"]))
+        console.print(table)

@@ -1,0 +1,133 @@
+"""The faithfulness test: what designed networks refute, and what they do not."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from assay.cli import app
+from assay.errors import InputError
+from assay.refutation import SIDES, refute
+
+FIELDS = {
+    "environment", "truth", "precision", "recall", "f1", "f1_random", "f1_constant", "gamma",
+    "refuted",
+}  # fmt: skip
+
+OWN = """
+import torch
+
+def exact(model, batch):
+    return batch.truth.clone()
+
+def flipped(model, batch):
+    return -batch.truth
+
+def empty(model, batch):
+    return torch.zeros_like(batch.truth)
+
+def everywhere(model, batch):
+    return 1 + torch.rand_like(batch.truth)
+
+def signless(model, batch):
+    return batch.truth.clamp(min=0)
+"""
+
+
+def small(methods, folder, **options):
+    options = {"samples": 3, "sizes": (32,), "progress": False, **options}
+    verdicts, evidence = refute(methods, folder, **options)
+    return {verdict.method: verdict for verdict in verdicts}, evidence
+
+
+@pytest.fixture
+def own(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    return lambda name: f"{file}:{name}"
+
+
+def test_integrated_gradients_is_refuted_at_zero_and_not_at_the_true_baseline(tmp_path):
+    verdicts, _ = small(["integrated_gradients"], tmp_path)
+    zero = verdicts["integrated_gradients"]
+    true = verdicts["integrated_gradients[baseline=given]"]
+    assert zero.refuted
+    refuting = [row for row in zero.rows if row.refuted]
+    assert all("unseen=True" in row.environment for row in refuting)
+    assert {row.reason for row in refuting} == {"wrong baseline"}
+    assert not true.refuted
+    assert {row.truth for row in true.rows} == {"overall", "positive", "negative"}
+
+
+def test_own_methods_get_their_reasons(tmp_path, own):
+    names = ["exact", "flipped", "empty", "everywhere", "signless"]
+    verdicts, _ = small([own(name) for name in names], tmp_path / "run")
+    assert not verdicts["exact"].refuted
+    assert not verdicts["signless"].refuted
+    assert {row.truth for row in verdicts["signless"].rows} == {"overall", "positive_smooth"}
+    reasons = {name: {r.reason for r in verdicts[name].rows if r.refuted} for name in names}
+    assert reasons["flipped"] == {"signs flipped"}
+    assert not any(r.refuted for r in verdicts["flipped"].rows if r.truth == "overall")
+    assert reasons["empty"] == {"empty maps"}
+    assert reasons["everywhere"] == {"marks what is not relevant"}
+
+
+def test_where_noise_passes_nothing_is_refuted(tmp_path, own):
+    """Below what a constant map reaches, an environment says nothing."""
+    verdicts, _ = small([own("everywhere")], tmp_path / "run", gamma=0.05)
+    rows = verdicts["everywhere"].rows
+    assert not any(row.refuted for row in rows)
+    assert not any(row.counts for row in rows)
+
+
+def test_the_picture_shows_image_truth_and_map(tmp_path, own):
+    verdicts, evidence = small([own("flipped")], tmp_path / "run")
+    strip = evidence.picture(verdicts["flipped"].worst)
+    assert strip.size == (3 * 256 + 16, 256)
+    image, truth, shown = (
+        torch.tensor(list(strip.crop((x, 0, x + 256, 256)).tobytes())) for x in (0, 264, 528)
+    )
+    assert not torch.equal(image, truth)
+    assert not torch.equal(truth, shown)
+
+
+def test_a_method_that_does_not_apply_says_why(tmp_path):
+    verdicts, _ = small(["rollout"], tmp_path)
+    assert not verdicts["rollout"].rows
+    assert "attention" in verdicts["rollout"].missing
+
+
+def test_wrong_gamma_is_named(tmp_path):
+    with pytest.raises(InputError, match="`gamma`"):
+        refute(["saliency"], tmp_path, gamma=0)
+
+
+def test_the_choice_explains_counts_not_probabilities(tmp_path):
+    verdicts, evidence = small([{"lime": {"samples": 20}}], tmp_path)
+    methods = evidence.results.manifest["methods"]
+    assert {methods[name]["options"]["output"] for name in verdicts} == {"logit"}
+    assert len(verdicts) > 3  # with its own fill, and on two segmentations
+
+
+def test_json_has_the_fields_programs_read(tmp_path, own):
+    found = CliRunner().invoke(
+        app, ["check", own("flipped"), "--json", "--samples", "2", "--sizes", "32"]
+    )
+    assert found.exit_code == 0, found.output
+    rows = json.loads(found.stdout)
+    assert all(set(row) >= FIELDS for row in rows)
+    assert {row["truth"] for row in rows} <= set(SIDES)
+    assert any(row["refuted"] for row in rows)
+
+
+def test_the_text_ends_with_what_it_does_not_say(tmp_path, own, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["check", own("exact"), "--samples", "2", "--sizes", "32"])
+    assert found.stdout.rstrip().endswith(
+        "refuted on a designed network; this does not measure faithfulness on yours."
+    )
+    assert "exact: not refuted" in found.stdout
+    found = CliRunner().invoke(app, ["check", own("empty"), "--samples", "2", "--sizes", "32"])
+    assert "empty: REFUTED on 7 of 7 environments" in found.stdout
+    assert (tmp_path / "assay-check" / "empty.png").is_file()
