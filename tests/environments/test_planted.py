@@ -296,8 +296,9 @@ PROTOCOLS = ["attribution_percent", "pointing_game", "synscore", "truth_precisio
 @pytest.fixture(scope="module")
 def patched():
     env = small("yellow_patch")
-    methods = ["input_x_gradient", "random", "constant", "oracle"]
-    return env, assay.benchmark(env.model, env.dataset, methods, PROTOCOLS, progress=False)
+    methods = ["input_x_gradient", "saliency", "gradcam", "random", "constant", "oracle"]
+    protocols = [*PROTOCOLS, {"deletion": {"steps": 5}}]
+    return env, assay.benchmark(env.model, env.dataset, methods, protocols, progress=False)
 
 
 def test_where_a_part_suffices_what_asks_for_all_of_it_is_not_ranked(patched):
@@ -312,6 +313,13 @@ def test_where_a_part_suffices_what_asks_for_all_of_it_is_not_ranked(patched):
         assert (row["rank"] is None) == whole
         assert math.isfinite(row["mean"])
     assert "upper-bound truth" in str(results.leaderboard())
+
+
+def test_what_asks_for_all_of_an_upper_bound_does_not_judge_other_protocols(patched):
+    _, results = patched
+    assert results.trust("synscore") == []
+    (row,) = results.trust("attribution_percent")
+    assert row["protocol"].startswith("deletion")
 
 
 def test_a_constant_map_scores_the_share_of_the_plant(patched):
