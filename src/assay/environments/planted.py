@@ -179,11 +179,11 @@ def _planted(name: str, plant: Plant, names: Any, told: Setting) -> Environment:
 
 def _say(proof: Proof) -> str:
     if not proof.sufficient:
-        return "The network needs the whole plant, as far as four of its parts can tell."
+        return "The network needs the whole plant, as far as four of its parts can tell"
     return (
         f"Upper-bound truth: a part of the plant ({', '.join(proof.sufficient)}) does what the "
         f"whole does, so a method need not mark all of it. Recall, F1 and average precision are "
-        f"shown, not ranked."
+        f"shown, not ranked"
     )
 
 
