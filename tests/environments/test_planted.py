@@ -4,10 +4,12 @@ import math
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import assay
 from assay.environments import plants
+from assay.environments.bases import read_base
 from assay.environments.proof import RIGHT, Proof, prove
 from assay.errors import InputError, PrerequisiteError
 from assay.training import supervised
@@ -243,6 +245,38 @@ def test_a_module_is_trained_as_a_copy():
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
     assert env.net is not net
     assert env.name == "yellow_patch[size=16,patch=5,epochs=3,train=1024,samples=24,net=Sequential]"
+
+
+NET = """
+from torch import nn
+
+
+def build(classes):
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, classes)
+    )
+"""
+
+
+def test_a_network_by_its_address(tmp_path):
+    (tmp_path / "mine.py").write_text(NET)
+    env = small("yellow_patch", net=f"{tmp_path}/mine.py:build")
+    assert isinstance(env.net[2], nn.AdaptiveMaxPool2d)
+    assert env.card["proof"]["planted"] >= RIGHT
+
+
+def test_image_files_are_read_as_pixels(tmp_path):
+    for n in range(6):
+        folder = tmp_path / "ab"[n % 2]
+        folder.mkdir(exist_ok=True)
+        Image.new("RGB", (20, 16), (40 * n, 0, 255)).save(folder / f"{n}.png")
+    base = read_base(str(tmp_path), 16, 2, 500, 0)
+    assert base.training.shape == (2, 3, 16, 16)
+    assert base.held_out.shape == (3, 3, 16, 16)  # half of so few
+    reds = [*base.training[:, 0, 0, 0].tolist(), *base.held_out[:, 0, 0, 0].tolist()]
+    assert len(set(reds)) == 5  # none twice
+    assert {round(255 * red) for red in reds} <= {0, 40, 80, 120, 160, 200}
+    assert bool((base.held_out[:, 2] == 1).all())
 
 
 def test_images_are_held_out_and_samples_of_one_image_belong_together(tmp_path):

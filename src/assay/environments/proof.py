@@ -80,7 +80,7 @@ def prove(
     Args:
         answer: From pixels [B, 3, H, W] to the classes the network sees [B].
         plant: What was planted.
-        images: Held-out pixels; every label is planted on as many of them.
+        images: Held-out pixels, neighbours of different images; every label is planted on as many.
         mean: The mean colour, of the canvas where nothing else is.
         seed: Of the places and of the part that is random.
     """
@@ -98,7 +98,7 @@ def prove(
         planted=right(images, region),
         removed=right(images, torch.zeros_like(region)),
         alone=right(mean.expand_as(images), region),
-        moved=right(images.roll(n // 2, 0), region),
+        moved=right(images.roll(1, 0), region),
         parts={
             name: right(images, shown)
             for name, shown in parts(region, plant.thickness, generator).items()
