@@ -43,6 +43,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "environment": (
         "assay.environments.modulo",
         "assay.environments.colors",
+        "assay.environments.planted",
     ),
     "model": (
         "assay.models.efficientnet_lite",

@@ -32,6 +32,7 @@ class Sample:
 
 
 MANY = 2**20  # random numbers that are worth several threads
+UPPER_BOUND = "upper_bound_truth"  # in a dataset's `has`: not all of its truth need be relevant
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from assay.ranking.intervals import Statistic
 from assay.ranking.orders import ProtocolScores, overall_order
 from assay.ranking.resampling import Floats
 from assay.ranking.rows import known
+from assay.store import SHOWN_ONLY
 
 
 def model_order(
@@ -19,7 +20,7 @@ def model_order(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Order the methods of one model that are ranked in every protocol that ranks any method.
 
-    A method that is circular under some protocols is ordered by the others.
+    A method whose scores under some protocols are only shown is ordered by the others.
 
     Args:
         blocks: All protocols of one dataset, model and checkpoint.
@@ -83,10 +84,11 @@ def _reasons(
         (block.protocol, next((e.status for e in block.entries if e.method == name), "absent"))
         for block in used
     ]
-    if all(status == "circular" for _, status in statuses):
+    if all(status in SHOWN_ONLY for _, status in statuses):
         return statuses
-    # Where a method is circular it has no place; its other protocols decide.
-    return [(protocol, status) for protocol, status in statuses if status not in ("ok", "circular")]
+    # Where a method is shown only it has no place; its other protocols decide.
+    fine = ("ok", *SHOWN_ONLY)
+    return [(protocol, status) for protocol, status in statuses if status not in fine]
 
 
 def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:

@@ -135,6 +135,8 @@ def marks_of(row: Entry) -> tuple[tuple[str, str], ...]:
         found.append(("maybe", "▽"))
     if row["status"] == "circular":
         found.append(("circular", "↻"))
+    if row["status"] == "upper_bound":
+        found.append(("bound", "≤"))
     if row.get("degenerate"):
         found.append(("degenerate", "∅"))
     if row.get("failed"):
