@@ -192,12 +192,16 @@ def score(
 ) -> Tensor:  # [B]
     """A protocol's score of each sample's map.
 
+    X may be a `Dataset` and y None: it brings its own labels, and truth for protocols that need it.
     Of a protocol that judges the whole set (soundness) it is each sample's part of that number.
     """
+    if isinstance(X, Dataset) and y is not None:
+        raise InputError(f"Expected y to be None beside dataset `{X.name}`, which has its own.")
     name, written = registry.pick(protocol)
     chosen = choose_one("protocol", {name: {**written, **options}})
     choice = given("maps", maps)
-    spec = _spec(net, (X, y), [choice], [chosen], seed, "label", None)
+    data = X if isinstance(X, Dataset) else (X, y)
+    spec = _spec(net, data, [choice], [chosen], seed, "label", None)
     found: list[Scores] = []
     with _engines(spec) as engines:
         for plan, engine in engines:

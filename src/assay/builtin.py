@@ -23,13 +23,14 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "protocol": (
         "assay.protocols.curves",
         "assay.protocols.incremental",
+        "assay.protocols.parts",
         "assay.protocols.rationales",
         "assay.protocols.road",
         "assay.protocols.single",
         "assay.protocols.soundness",
         "assay.protocols.subsets",
     ),
-    "fill": ("assay.removal.fills", "assay.removal.imputation"),
+    "fill": ("assay.removal.fills", "assay.removal.imputation", "assay.removal.rerender"),
     "units": ("assay.features", "assay.segments"),
     "dataset": (
         "assay.data.photos",
@@ -38,7 +39,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.data.texts",
         "assay.data.hf",
     ),
-    "environment": (),
+    "environment": ("assay.environments.parts",),
     "model": (
         "assay.models.efficientnet_lite",
         "assay.models.cifar_resnet",

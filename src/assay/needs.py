@@ -18,6 +18,7 @@ NEEDS = {
     "text": "texts or token ids, and `assay.model(..., tokens=...)` (docs/how_to/texts.md)",
     "labels": "the right classes: give y",
     "truth": "maps of what is truly relevant: give (X, y, truth)",
+    "parts": "images painted of parts, as in the environment `parts`",
     "bcos": "a B-cos network with its explanation mode",
     "bagnet": "a bag of patches, such as a BagNet, with `patch_logits`, `receptive_field` and "
     "`stride`",
