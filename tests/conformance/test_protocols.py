@@ -35,6 +35,8 @@ CHEAP = {
     "infidelity": [FEW, *({**FEW, **other} for other in (M4, CAPTUM, {**CAPTUM, **FITTED}))],
     "faithfulness_correlation": [{"subsets": 40}, {"subsets": 40, "grid": 4, "share": 0.5}],
     "sensitivity_n": [{"subsets": 20, "grid": 4}],
+    "part_deletion": [{}, {"output": "probability"}],
+    "part_completeness": [{}, {"score": "data_check", "whole": "signed"}],
 }
 ITEMS = [
     (name, options) for name in registry.names("protocol") for options in CHEAP.get(name, [{}])
@@ -102,7 +104,7 @@ def test_signs_matter_where_the_protocol_says_so(world, name, options):
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_a_positive_scale_of_the_map_changes_nothing(world, name, options, scale):
     if takes_maps_at_their_word(options):
-        with pytest.raises(Fault, match="scores otherwise"):
+        with where_it_applies(), pytest.raises(Fault, match="scores otherwise"):
             checks.a_scale_does_not_matter(world, {name: options}, scale)
         return
     with where_it_applies():
@@ -112,7 +114,9 @@ def test_a_positive_scale_of_the_map_changes_nothing(world, name, options, scale
 @pytest.mark.parametrize(("name", "options"), ITEMS, ids=str)
 def test_scores_stay_in_their_range(name, options):
     options = {k: v for k, v in options.items() if k != "output"}
-    checks.scores_stay_in_their_range(checks.small_images(), {name: options})
+    painted = "parts" in registry.get("protocol", name).needs
+    exam = checks.painted_parts() if painted else checks.small_images()
+    checks.scores_stay_in_their_range(exam, {name: options})
 
 
 ORDERED = [
@@ -162,6 +166,10 @@ def test_every_fill_serves_every_protocol(fill, protocol):
         model, x, y, maps = texts.net, texts.x[:4], texts.y[:4], texts.truth[:4]
     if fill == "given":  # these data have no baseline of their own
         with pytest.raises(assay.NotApplicable, match="baseline that the data give"):
+            assay.score(model, x, y, maps, protocol, fill=fill)
+        return
+    if fill == "rerender":  # nor are they painted of parts
+        with pytest.raises(assay.NotApplicable, match="painted of parts"):
             assay.score(model, x, y, maps, protocol, fill=fill)
         return
     values = assay.score(model, x, y, maps, protocol, fill=fill)

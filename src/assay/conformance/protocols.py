@@ -21,6 +21,8 @@ from assay.conformance.worlds import (
     linear_vectors,
     make_images,
     make_net,
+    marked_images,
+    painted_parts,
 )
 from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
@@ -35,8 +37,25 @@ from assay.types import Case
 
 
 def scores(exam: Exam, maps: Tensor, item: Any) -> Tensor:  # [B]
-    """The score of each sample's map."""
-    return score(exam.net, exam.x, exam.y, maps, item)
+    """The score of each sample's map.
+
+    Raises:
+        NotApplicable: The protocol needs what the data do not have, or is tried elsewhere.
+    """
+    _check_tried(exam, item)
+    data = exam.data
+    x, y = data if isinstance(data, tuple) else (data, None)
+    return score(exam.net, x, y, maps, item)
+
+
+def _check_tried(exam: Exam, item: Any) -> None:
+    choice = choose_one("protocol", item)
+    needs = choice.plugin.required(choice.options)
+    missing = needs & {"counted", "truth"} - exam.has
+    if missing:
+        raise NotApplicable(f"needs {', '.join(sorted(missing))}")
+    if exam.made_for and exam.made_for not in needs and not choice.plugin.own:
+        raise NotApplicable(f"is tried on plainer data: these are there for {exam.made_for}")
 
 
 def _plugin(item: Any) -> Protocol:
@@ -78,7 +97,7 @@ def neighbours_do_not_matter(exam: Exam, item: Any) -> None:
     if _plugin(item).judges == "set":
         raise NotApplicable("a score of a whole set")
     together = scores(exam, exam.truth, item)
-    half = score(exam.net, exam.x[:5], exam.y[:5], exam.truth[:5], item)
+    half = scores(exam.first(5), exam.truth[:5], item)
     if not torch.equal(half, together[:5]):
         raise Fault("five samples alone score otherwise than among twelve")
 
@@ -92,7 +111,8 @@ def the_same_twice(exam: Exam, item: Any) -> None:
 
 def the_map_is_not_touched(exam: Exam, item: Any) -> None:
     """The map is not changed: the next protocol reads the same."""
-    data = as_dataset((exam.x, exam.y))
+    _check_tried(exam, item)
+    data = as_dataset(exam.data)
     model = replace(as_model(exam.net), modality=data.modality)
     fields = {"datasets": [data], "models": [model]}
     spec = make_suite({**fields, "methods": ["random"], "protocols": [item]})
@@ -132,10 +152,11 @@ def scores_stay_in_their_range(exam: Exam, item: Any) -> None:
 
 def a_constant_map_is_scored(exam: Exam, item: Any) -> None:
     """A constant map gets a score, of chance where `chance` is a number, and is marked."""
+    _check_tried(exam, item)
     flat = {"flat": torch.ones_like(exam.truth)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # failures are looked at below
-        results = benchmark(exam.net, (exam.x, exam.y), [flat], [item], progress=False)
+        results = benchmark(exam.net, exam.data, [flat], [item], progress=False)
     if results.failures:
         raise Fault(results.failures[0]["message"])
     headline = results.query("select value, status from scores where headline")
@@ -152,9 +173,10 @@ def a_constant_map_is_scored(exam: Exam, item: Any) -> None:
 
 
 def small_images() -> Exam:
-    """Six images under a small convolutional network; there is no exact map."""
+    """Six images under a small convolutional network; what is called truth is noise."""
     x, y = make_images(6)
-    return Exam(make_net(), x, y, torch.zeros(6, 16, 16))
+    truth = torch.randint(-1, 2, (6, 16, 16), generator=torch.Generator().manual_seed(0)).float()
+    return Exam(make_net(), x, y, truth, has=frozenset({"counted", "truth"}))
 
 
 CHECKS = (
@@ -167,4 +189,4 @@ CHECKS = (
     scores_stay_in_their_range,
     a_constant_map_is_scored,
 )
-WORLDS = (linear_images, linear_vectors, linear_texts)
+WORLDS = (linear_images, linear_vectors, linear_texts, marked_images, painted_parts)

@@ -7,13 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from assay.data.memory import as_dataset
+from assay.environments.environment import environment
+from assay.methods import attribute
 from assay.models.bagnet import LAYOUTS, BagNet
 from assay.models.bcos import BcosResNet
 from assay.models.prepare import prepare_network
 from assay.models.small_vit import SmallViT
 from assay.models.token_classifier import PAD, SPECIAL, TokenClassifier, Vocabulary
 from assay.models.wrap import model as as_model
-from assay.types import Batch, Model, Tokenize
+from assay.spec import choose_one
+from assay.types import Batch, Dataset, Model, Tokenize
 
 
 class Fault(Exception):
@@ -281,9 +284,27 @@ class Exam:
     """A network that is right on every sample, so that accuracy can fall, and the exact maps."""
 
     net: nn.Module | Model
-    x: Any  # tensors, or texts
+    x: Any  # tensors, texts, or a dataset
     y: Tensor
     truth: Tensor
+    has: frozenset[str] = frozenset()  # what its data have beside labels
+    made_for: str = ""  # what a protocol needs to be tried here; those of users are, in any case
+
+    @property
+    def data(self) -> Any:
+        """What is scored: inputs and labels, with the truth where the data have it."""
+        if isinstance(self.x, Dataset):
+            return self.x
+        if not self.has:
+            return self.x, self.y
+        return replace(as_dataset((self.x, self.y, self.truth)), has=self.has | {"labels"})
+
+    def first(self, n: int) -> "Exam":
+        """Some of the samples."""
+        if isinstance(self.x, Dataset):
+            ids = self.x.ids[:n]
+            return replace(self, x=replace(self.x, ids=ids), y=self.y[:n], truth=self.truth[:n])
+        return replace(self, x=self.x[:n], y=self.y[:n], truth=self.truth[:n])
 
 
 def linear_images() -> Exam:
@@ -308,3 +329,28 @@ def linear_texts() -> Exam:
     with torch.no_grad():
         y = model(ids).argmax(1)
     return Exam(model, texts, y, word_shares(model, ids, y))
+
+
+def marked_images() -> Exam:
+    """Twelve images of zeros and ones; each one speaks for a class, against it, or not at all."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 2, (12, 1, 8, 8), generator=generator).float()
+    weight = torch.randint(-1, 2, (3, 64), generator=generator).float()
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3, bias=False))
+    net[1].load_state_dict({"weight": weight})
+    y = net(x).argmax(1)
+    truth = x[:, 0] * weight[y].reshape(-1, 8, 8)
+    return Exam(net, x, y, truth, has=frozenset({"counted", "truth"}), made_for="truth")
+
+
+def painted_parts() -> Exam:
+    """Twelve animals painted of parts under the network that knows them.
+
+    The map holds what painting without a part costs, shared out over the pixels of the part.
+    """
+    made = environment("parts", samples=12)
+    batch = made.dataset.batch(made.dataset.ids)
+    exact = {"units": "parts", "fill": "rerender", "spread": "share"}
+    with made.model.evaluating(), torch.no_grad():
+        truth = attribute(made.model, batch, choose_one("method", {"occlusion": exact}))
+    return Exam(made.model, made.dataset, batch.targets, truth, made_for="parts")
