@@ -36,7 +36,7 @@ CHEAP = {
     "faithfulness_correlation": [{"subsets": 40}, {"subsets": 40, "grid": 4, "share": 0.5}],
     "sensitivity_n": [{"subsets": 20, "grid": 4}],
     "part_deletion": [{}, {"output": "probability"}],
-    "part_completeness": [{}, {"score": "data_check", "whole": "signed"}],
+    "part_completeness": [{}, {"output": "probability"}],
 }
 ITEMS = [
     (name, options) for name in registry.names("protocol") for options in CHEAP.get(name, [{}])
