@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 import assay
 from assay import reduce
-from assay.protocols.parts import THRESHOLDS, importance, minimal_sets
+from assay.protocols.parts import THRESHOLDS, grown, importance, minimal_sets
 from assay.studies import funnybirds
 
 N = 16
@@ -98,6 +98,15 @@ def test_importance_grows_every_piece_on_its_own(batch):
             }
             expected[owner] += sum(maps[b, r, c].item() for r, c in near)
         assert said[b].numpy() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("margin", [1, 2, 3])
+def test_masks_grow_by_a_margin(margin):
+    mask = torch.rand(3, 12, 9, generator=torch.Generator().manual_seed(0)) < 0.03
+    expected = torch.nn.functional.max_pool2d(mask.float(), 2 * margin + 1, 1, margin) > 0
+    before = mask.clone()
+    assert torch.equal(grown(mask, margin), expected)
+    assert torch.equal(mask, before)
 
 
 def test_area_is_told_beside_every_score(made, batch, drops):

@@ -8,7 +8,6 @@ import functools
 from typing import Annotated, Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -80,10 +79,21 @@ def importance(batch: Batch, maps: Tensor, things: bool = False) -> Tensor:  # [
     margin = max(1, round(MARGIN * min(places.shape[1:])))
     totals = maps.new_zeros(len(maps), len(of.names) + most, dtype=torch.float64)
     for piece, owner in enumerate(owners):
-        seen = (places == piece).float()[:, None]
-        grown = F.max_pool2d(seen, 2 * margin + 1, stride=1, padding=margin)[:, 0]
-        totals[:, owner] += (grown * maps.double()).flatten(1).sum(1)
+        seen = grown(places == piece, margin)
+        totals[:, owner] += torch.where(seen, maps, 0).flatten(1).double().sum(1)
     return totals
+
+
+def grown(mask: Tensor, margin: int) -> Tensor:  # [B, H, W] bool
+    """All pixels within a square of so many pixels around those of a mask."""
+    for axis in (1, 2):
+        near = mask.clone()
+        for step in range(1, margin + 1):
+            left = mask.shape[axis] - step
+            near.narrow(axis, 0, left).logical_or_(mask.narrow(axis, step, left))
+            near.narrow(axis, step, left).logical_or_(mask.narrow(axis, 0, left))
+        mask = near
+    return mask
 
 
 @protocol(
