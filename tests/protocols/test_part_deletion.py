@@ -263,6 +263,15 @@ def test_target_sensitivity(made):
     assert set(blind[~blind.isnan()].tolist()) == {0.0}
 
 
+def test_the_page_shows_the_checks(made, tmp_path):
+    """Also where a check does not apply to an image, so that its curve has gaps."""
+    results = assay.benchmark(
+        made.model, made.dataset, ["gradcam", "random"], ["part_completeness"], progress=False
+    )
+    text = results.report(tmp_path / "report.html").read_text()
+    assert all(name in text for name in reduce.PART_SCORES)
+
+
 def test_all_scores_of_a_method(made):
     found = funnybirds.scores(made, ["gradcam", "edge"])
     assert set(found) == {"gradcam", "edge"}

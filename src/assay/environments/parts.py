@@ -74,7 +74,15 @@ def parts(
     asked = {"size": size, "images": images, "epochs": epochs, "seed": seed}
     net = packaged(asked) if weights == "packaged" else train(table, progress=progress, **asked)
     pixels = Pixels(mean=(0.0,) * 3, std=(1.0,) * 3)
-    model = Model(net, name="parts", checkpoint=weights, cam_layer="layer3", pixels=pixels)
+    model = Model(
+        net,
+        name="parts",
+        checkpoint=weights,
+        cam_layer="layer3",
+        pixels=pixels,
+        classes=class_names(table),
+        card={"title": "ResNet-8 for painted parts", "cite": "he2016"},
+    )
     scenes = functools.partial(draw, table, size)
     found = read_card() if weights == "packaged" else card(net, scenes)
     about = {"weights": weights, "truth": "upper bound", **asked, **found}
@@ -84,6 +92,14 @@ def parts(
 def class_table() -> Tensor:  # [classes, parts]
     """The variant that each class has of each part."""
     return torch.from_numpy(painter.classes(CLASSES))
+
+
+def class_names(table: Tensor) -> list[str]:
+    """Every class by its variants: `beak 1, eye 0, foot 3, tail 8, wing 2`."""
+    return [
+        ", ".join(f"{name} {variant}" for name, variant in zip(painter.NAMES, row, strict=True))
+        for row in table.tolist()
+    ]
 
 
 def packaged(asked: Mapping[str, int]) -> nn.Module:
@@ -192,6 +208,7 @@ def draw(table: Tensor, size: int, n: int, seed: int) -> Dataset:
         fetch=fetch,
         fingerprint=digest.hexdigest(),
         has=frozenset({"labels", "truth", "upper_bound_truth", "parts"}),
+        classes=dict(enumerate(class_names(table))),
         labels={name: label for name, (label, _) in scenes.items()},
         parts=Parts(
             names=painter.NAMES,
