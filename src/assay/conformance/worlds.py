@@ -1,5 +1,6 @@
 """Networks and samples in miniature, with known or knowable answers."""
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -343,6 +344,7 @@ def marked_images() -> Exam:
     return Exam(net, x, y, truth, has=frozenset({"counted", "truth"}), made_for="truth")
 
 
+@functools.cache  # animals are painted and asked about once
 def painted_parts() -> Exam:
     """Twelve animals painted of parts under the network that knows them.
 
