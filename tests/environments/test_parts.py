@@ -253,3 +253,13 @@ def test_training_shows_a_bar(capsys):
 def test_other_networks_are_trained_not_packaged():
     with pytest.raises(assay.InputError, match="weights: train"):
         assay.environment("parts", size=96)
+
+
+def test_a_network_trained_here_is_measured_here():
+    options = {"size": 32, "images": 64, "epochs": 1}
+    made = assay.environment("parts", weights="train", progress=False, **options)
+    assert made.model.checkpoint == "train"
+    assert made.batch(2).inputs.shape == (2, 3, 32, 32)
+    assert {name: made.card[name] for name in options} == options
+    assert made.card["scenes"] == 500
+    assert made.card["accuracy"] < 0.5  # one step is not enough, and it says so
