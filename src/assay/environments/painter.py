@@ -183,7 +183,7 @@ def _layers(scene: Scene) -> Iterator[tuple[int, Shape]]:
             yield piece, shape
 
 
-@functools.lru_cache(maxsize=256)  # a scene is painted many times, without one thing or another
+@functools.lru_cache(maxsize=1024)  # a scene is painted many times, without one thing or another
 def _placed(scene: Scene) -> tuple[tuple[int, Array, Colour], ...]:
     """All shapes from back to front: what each belongs to, corners in shares of the canvas."""
     c, s = math.cos(scene.turn) * scene.scale, math.sin(scene.turn) * scene.scale
