@@ -38,10 +38,12 @@ TITLES = {
         "curves": "Curves",
         "single": "Single deletion",
         "subsets": "Random sets and windows",
+        "parts": "Painted parts",
         "truth": "Known truth",
     },
     "environment": {
         "designed": "Designed networks",
+        "painted": "Painted parts",
         "planted": "Planted features",
     },
 }
