@@ -225,6 +225,17 @@ def test_trust_tells_how_far_protocols_agree_with_the_truth(call, true_run):
         assert f"{row['correlation']:.2f}" in output
 
 
+def test_a_run_ends_with_the_order_by_the_truth(call, true_run):
+    code, output, _ = call("run", str(true_run / "spec.yaml"), "--out", str(true_run))
+    assert code == 0
+    (line,) = [line for line in output.splitlines() if line.startswith("By the truth, truth_f1 on")]
+    assert "random" not in line
+    rows = assay.load(true_run).leaderboard().rows
+    true = [r for r in rows if r["protocol"] == "truth_f1" and r["method"] != "random"]
+    assert line.index(true[0]["method"]) < line.index(true[-1]["method"])
+    assert all(f"{r['method']} {r['mean']:.3f}" in line for r in true)
+
+
 def test_trust_needs_a_protocol_that_knows_the_truth(call, suite, tmp_path, true_run):
     call("run", str(suite), "--out", str(tmp_path / "run"))
     code, output, errors = call("trust", str(tmp_path / "run"))

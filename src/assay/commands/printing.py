@@ -39,7 +39,8 @@ def print_answer(console: Console, results: Any) -> None:
     pairs = dict.fromkeys((shard["dataset"], shard["model"]) for shard in manifest["shards"])
     for dataset, model in pairs:
         rows = [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
-        title = f"{dataset}, {model}: provisional order by mean rank over the protocols"
+        where = dataset if dataset == model else f"{dataset}, {model}"  # an environment is both
+        title = f"{where}: provisional order by mean rank over the protocols"
         table = Table(title=escape(title))
         for column in ("", "method", "mean rank", "95 %", "first in resamples"):
             table.add_column(
@@ -57,6 +58,23 @@ def print_answer(console: Console, results: Any) -> None:
             )
         if rows:
             console.print(table)
+        _print_truth(console, results, board, (dataset, model))
+
+
+def _print_truth(console: Console, results: Any, board: Any, where: tuple[str, str]) -> None:
+    """The methods by the truth, where it is known: it is not in the order by mean rank."""
+    for protocol in results.knowing:
+        rows = [
+            row
+            for row in board.rows
+            if (row["dataset"], row["model"], row["protocol"]) == (*where, protocol)
+            and row["rank"] is not None
+            and not results.manifest["methods"][row["method"]]["control"]
+        ]
+        if rows:
+            said = ", ".join(f"{row['method']} {row['mean']:.3f}" for row in rows)
+            line = f"By the truth, {protocol} on {where[0]}: {said}."
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_checks(console: Console, results: Any) -> None:

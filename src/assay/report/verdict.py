@@ -26,6 +26,8 @@ class Verdict:
 def setting(board: Board, several_checkpoints: bool = False) -> str:
     """The name of a section."""
     dataset, model, checkpoint = board.key
+    if board.environment:
+        return dataset
     tail = f" ({checkpoint})" if several_checkpoints and checkpoint else ""
     return f"{dataset} · {model}{tail}"
 
