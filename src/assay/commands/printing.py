@@ -39,8 +39,7 @@ def print_answer(console: Console, results: Any) -> None:
     pairs = dict.fromkeys((shard["dataset"], shard["model"]) for shard in manifest["shards"])
     for dataset, model in pairs:
         rows = [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
-        where = dataset if dataset == model else f"{dataset}, {model}"  # an environment is both
-        title = f"{where}: provisional order by mean rank over the protocols"
+        title = f"{_setting(dataset, model)}: provisional order by mean rank over the protocols"
         table = Table(title=escape(title))
         for column in ("", "method", "mean rank", "95 %", "first in resamples"):
             table.add_column(
@@ -59,6 +58,10 @@ def print_answer(console: Console, results: Any) -> None:
         if rows:
             console.print(table)
         _print_truth(console, results, board, (dataset, model))
+
+
+def _setting(dataset: str, model: str) -> str:
+    return dataset if dataset == model else f"{dataset}, {model}"  # an environment is both
 
 
 def _print_truth(console: Console, results: Any, board: Any, where: tuple[str, str]) -> None:
@@ -83,7 +86,7 @@ def print_checks(console: Console, results: Any) -> None:
 
     for line in lines(results.checks):
         if line.large:
-            text = f"{line.dataset}, {line.model}: {line.sentence}"
+            text = f"{_setting(line.dataset, line.model)}: {line.sentence}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
