@@ -258,3 +258,14 @@ def test_environments_are_listed(call):
     (row,) = [row for row in rows if row["name"] == "multi_color_sum"]
     assert (row["family"], row["cite"]) == ("designed", "zhang2023attributionlab")
     assert row["options"]["size"] == 224
+
+
+def test_who_does_not_apply_is_named_and_nobody_else(call, tmp_path):
+    """A method under every protocol, and a protocol for every method."""
+    suite = {**SUITE, "methods": ["saliency", "random", "oracle"]}
+    suite["protocols"] = ["single_deletion", {"deletion": {"steps": 3}}, "truth_f1"]
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite))
+    code, output, _ = call("run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "run"))
+    assert code == 0
+    (line,) = [line for line in output.splitlines() if line.startswith("Not applicable: ")]
+    assert line.startswith("Not applicable: oracle, truth_f1. Needs truth")

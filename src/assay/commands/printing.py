@@ -94,12 +94,23 @@ def print_not_applicable(console: Console, results: Any) -> None:
     """Which methods and protocols did not apply, each reason once."""
     cells = [c for c in results.cells if c["status"] == "n/a"]
     for message in dict.fromkeys(c["message"] for c in cells):
-        mine = [c for c in cells if c["message"] == message]
-        methods = dict.fromkeys(c["method"] for c in mine)
-        protocols = dict.fromkeys(c["protocol"] for c in mine)
-        who = methods if len(methods) <= len(protocols) else protocols
-        line = f"Not applicable: {', '.join(who)}. {message}"
+        mine = {(c["method"], c["protocol"]) for c in cells if c["message"] == message}
+        line = f"Not applicable: {', '.join(_who(mine, results.manifest))}. {message}"
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _who(cells: set[tuple[str, str]], manifest: dict[str, Any]) -> list[str]:
+    """To whom it is due: methods under every protocol, protocols for every method; then the rest.
+
+    Of the rest, the fewer names.
+    """
+    methods, protocols = list(manifest["methods"]), list(manifest["protocols"])
+    whole = [m for m in methods if all((m, p) in cells for p in protocols)]
+    whole += [p for p in protocols if all((m, p) in cells for m in methods)]
+    rest = {(m, p) for m, p in cells if not {m, p} & set(whole)}
+    left = [m for m in methods if m in {m for m, _ in rest}]
+    asked = [p for p in protocols if p in {p for _, p in rest}]
+    return [*whole, *min(left, asked, key=len)]
 
 
 def print_failures(console: Console, failures: list[dict[str, Any]]) -> None:

@@ -71,7 +71,7 @@ def render(results: "Results") -> str:
         manifest=manifest,
         title=manifest.get("title") or "Which attribution method can you trust here?",
         sections=sections,
-        overview=verdict.overview(_asked(sections)),
+        overview=_overview(sections),
         planned=planned,
         done=done,
         failures=facts.troubles(cells, "failed"),
@@ -92,13 +92,13 @@ def render(results: "Results") -> str:
     )
 
 
-def _asked(sections: Sequence[Section]) -> list[tuple[str, verdict.Verdict]]:
-    """The verdicts on the networks that were asked about; environments where there are no others.
+def _overview(sections: Sequence[Section]) -> Markup:
+    """The answer for the networks that were asked about; environments where there are no others.
 
     An environment is there to tell what protocols are worth; nobody wants its network explained.
     """
     asked = [s for s in sections if not s.board.environment] or sections
-    return [(s.name, s.verdict) for s in asked]
+    return verdict.overview([(s.name, s.verdict) for s in asked], len(sections) - len(asked))
 
 
 def _sections(results: "Results") -> Iterator[Section]:
