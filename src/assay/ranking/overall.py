@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,10 @@ from assay.store import SHOWN_ONLY
 
 
 def model_order(
-    blocks: Sequence[Block], controls: Mapping[str, str], options: Mapping[str, Any]
+    blocks: Sequence[Block],
+    controls: Mapping[str, str],
+    options: Mapping[str, Any],
+    apart: Collection[str] = (),
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Order the methods of one model that are ranked in every protocol that ranks any method.
 
@@ -26,6 +29,7 @@ def model_order(
         blocks: All protocols of one dataset, model and checkpoint.
         controls: Kind of each control by method label; kind `other` stays out of the order.
         options: Keywords of `overall_order`: level, resamples, seed.
+        apart: Protocols that are not mixed with others; they order where no other one ranks.
 
     Returns:
         One row per method in order, and one row per reason for which a method is left out.
@@ -35,6 +39,7 @@ def model_order(
         for block in blocks
         if block.common and any(entry.method not in controls for entry in block.ranked)
     ]
+    used = [block for block in used if block.protocol not in apart] or used
     key = dict(zip(("dataset", "model", "checkpoint"), model_of(blocks[0]), strict=True))
     names = sorted({entry.method for block in blocks for entry in block.entries})
     reasons = {name: _reasons(name, used, controls) for name in names}

@@ -19,6 +19,7 @@ from assay.reduce import spearman
 from assay.store import SHOWN_ONLY
 
 FEWEST_METHODS = 3  # of fewer no order says anything
+ALIKE = 10  # digits in which scores that are equal agree
 
 
 def trust(
@@ -115,6 +116,9 @@ def _scores(
     block: Block, entries: Sequence[Entry], samples: Sequence[str], weights: Floats
 ) -> Floats:  # [b, m]
     found = block.statistic(entries, samples)(weights)
+    # Maps that are scored alike differ in the last bits of their sums: a tie, not an order.
+    size = np.abs(found).max(1, keepdims=True)
+    found = np.round(found / np.where(size > 0, size, 1.0), ALIKE)
     return found if block.higher_is_better else -found
 
 
