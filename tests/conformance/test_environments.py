@@ -11,7 +11,11 @@ from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
 
 # Options of those whose defaults take long: they train a network.
-CHEAP: dict[str, dict] = {}
+CHEAP: dict[str, dict] = {
+    "yellow_patch": {"size": 16, "patch": 5, "train": 1024, "epochs": 3, "samples": 24},
+    "number_watermark": {"size": 16, "classes": 4, "train": 2048, "epochs": 2, "samples": 24},
+    "stripe_watermark": {"size": 14, "classes": 8, "train": 1024, "epochs": 2, "samples": 24},
+}
 # Options beside the defaults that change data, network or truth.
 VARIANTS = {
     "multi_color_sum": [

@@ -6,7 +6,7 @@ a network was trained so does not yet mean that it uses the plant, or all of it:
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -296,19 +296,29 @@ def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Pr
     rows = torch.randperm(len(base.held_out), generator=generator)[
         torch.arange(n) % len(base.held_out)
     ]
-    lots = torch.arange(n)[torch.randperm(n, generator=generator)]
-    labels = torch.tensor(plant.visible)[lots % len(plant.visible)]
     shift = float(torch.rand((), generator=generator)) if seed else 0.0
+    labels = _dealt(plant.visible, n, generator)
     colours, region = plant.paint(labels, plant.grid_places(n, shift))
     clean = base.held_out[rows]
     planted = as_dataset((_normalised(pixels, show(clean, colours, region)), labels, region))
-    baselines = dict(zip(planted.ids, _normalised(pixels, clean), strict=True))
+    ids = tuple(f"{seed}-{i}" for i in range(n))
+    row_of = dict(zip(ids, planted.ids, strict=True))
+    baselines = dict(zip(ids, _normalised(pixels, clean), strict=True))
     shared = len(base.ids) > 1  # a blank canvas makes no two samples alike
     return replace(
         planted,
-        fetch=lambda sample: replace(planted.fetch(sample), baseline=baselines[sample]),
-        fingerprint=registry.identity([planted.fingerprint, list(baselines.values())]),
+        ids=ids,
+        fetch=lambda name: replace(planted.fetch(row_of[name]), baseline=baselines[name]),
+        labels=dict(zip(ids, labels.tolist(), strict=True)),
+        fingerprint=registry.identity([planted.fingerprint, seed, list(baselines.values())]),
         has=planted.has | ({UPPER_BOUND} if proof.sufficient else set()),
-        groups=dict(zip(planted.ids, (base.ids[r] for r in rows), strict=True)) if shared else {},
+        groups=dict(zip(ids, (base.ids[r] for r in rows), strict=True)) if shared else {},
         note=_say(proof),
     )
+
+
+def _dealt(labels: Sequence[int], n: int, generator: torch.Generator) -> Tensor:  # [n]
+    """Each label once, by lot, before any comes again: more of them begin with the fewer."""
+    rounds = math.ceil(n / len(labels))
+    lots = [torch.randperm(len(labels), generator=generator) for _ in range(rounds)]
+    return torch.tensor(labels)[torch.cat(lots)[:n]]
