@@ -24,6 +24,7 @@ from rich.table import Table
 from torch import Tensor
 
 from assay.data.memory import as_dataset
+from assay.environments.environment import environment
 from assay.executors import keep_freed_memory
 from assay.interventions import Engine
 from assay.methods import attribute
@@ -36,6 +37,7 @@ from assay.spec import Choice, choose_one
 from assay.types import Batch, Case, Model
 from benchmarks import imputation
 
+PAINTED = ("part_deletion", "part_completeness")  # of parts, where images are painted of them
 PROTOCOLS: list[Any] = [
     {"morf": {"steps": 10}},
     {"lerf": {"steps": 10}},
@@ -51,6 +53,7 @@ PROTOCOLS: list[Any] = [
     {"infidelity": {"sizes": (2 / 7,), "stride": 1 / 7}},
     {"sensitivity_n": {"subsets": 5, "shares": (0.1, 0.25, 0.5)}},
     {"faithfulness_correlation": {"subsets": 15}},
+    *PAINTED,
 ]
 IMPUTING: list[Any] = [
     {"road_morf": {"steps": 10}},
@@ -106,6 +109,7 @@ GOALS = {
     # EfficientNet-Lite0, products are few; and twice where inputs of a layer have both signs.
     "lrp": 2.5, "deeplift": 3.0, "deepshap": 3.0, "excitation_backprop": 1.5,
 }  # fmt: skip
+PAINTING_GOAL = 1.3  # of protocols whose inputs are painted anew
 INTERVENING_GOAL = 1.2  # of occlusion, RISE, LIME and KernelSHAP
 ATTENTION_GOAL = 2.0  # relevance multiplies by positive and negative weights apart: four for two
 
@@ -126,18 +130,23 @@ class Setting:
 def settings() -> list[Setting]:
     """EfficientNet-Lite0 at 224 pixels, ResNet-20 at 32, and networks for methods of their own.
 
-    The ViT is there for the methods that need attention, the last two explain themselves.
+    The ViT is there for the methods that need attention, the two after it explain themselves; the
+    last has images painted of parts, for protocols that leave these out.
     """
     lite = get("model", "efficientnet_lite0").function()
     resnet = Model(CifarResNet(20).eval(), "resnet20")
     vit = Model(SmallViT().eval(), "small_vit")
     bcos, bag = (get("model", name).function() for name in ("bcos_resnet", "bagnet"))
+    painted = environment("parts")
+    animals = painted.batch(32)
+    painted.model.micro_batch = choose_micro_batch(animals.inputs)
     return [
         Setting("EfficientNet-Lite0, 224", lite, _batch(lite, 4, 224), 1.10, 1.15, 2.3),
         Setting("ResNet-20, 32", resnet, _batch(resnet, 32, 32), 1.15, 1.15, 1.7),
         Setting("Small ViT, 32", vit, _batch(vit, 32, 32), 1.15, ATTENTION_GOAL, 1.7),
         Setting("B-cos ResNet-20, 32", bcos, _batch(bcos, 32, 32), 1.15, 1.15, 1.7, ("bcos",)),
         Setting("BagNet-9, 32", bag, _batch(bag, 32, 32), 1.15, 1.15, 1.7, ("bagnet",)),
+        Setting("Painted parts, 64", painted.model, animals, PAINTING_GOAL, 1.15, 1.7, PAINTED),
     ]
 
 
@@ -280,7 +289,8 @@ def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[
     """Every protocol and method that is asked for."""
 
     def chosen(kind: str, items: list[Any]) -> list[Choice]:
-        has = {*setting.model.capabilities, "image", "labels"}
+        data = setting.batch.dataset
+        has = {*setting.model.capabilities, "image", *(data.has if data else ())}
         choices = [choose_one(kind, item) for item in items]
         choices = [c for c in choices if c.plugin.required(c.options) <= has]
         return [

@@ -38,7 +38,13 @@ TITLES = {
         "curves": "Curves",
         "single": "Single deletion",
         "subsets": "Random sets and windows",
+        "parts": "Painted parts",
         "truth": "Known truth",
+    },
+    "environment": {
+        "designed": "Designed networks",
+        "painted": "Painted parts",
+        "planted": "Planted features",
     },
 }
 TEXTS = {
@@ -49,12 +55,16 @@ TEXTS = {
     "fill": "What stands where units are absent. `fill: blur`, or `fill: {blur: {sigma: 5}}`. In "
     "Python a tensor may stand there too.",
     "units": "What is removed at once. `units: slic`, or `units: {grid: {side: 7}}`.",
+    "environment": "Data, a network and what is truly relevant, made together. "
+    "`assay.environment(name)` has `.net`, `.batch(n)`, `.dataset` and a `.card`; in a suite it "
+    "stands under `environments:`.",
     "dataset": "Samples by name, under `datasets:` of a suite or as `--data`. See "
     "[your own data](../how_to/own_data.md).",
     "model": "Networks by name, under `models:` of a suite or as `--model`. See "
     "[your own model](../how_to/own_model.md).",
 }
 USES = {"order": "its order", "value": "its values", "support": "where it is not zero"}
+SECTIONS = {"methods": "Methods", "protocols": "Protocols", "environments": "Environments"}
 KINDS = {"fill": "Fills", "units": "Units", "dataset": "Datasets", "model": "Models"}
 
 
@@ -66,7 +76,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     by_section: dict[str, list[Any]] = {}
     for address, text in pages().items():
         title = text.partition("\n")[0].removeprefix("# ")
-        section = {"methods": "Methods", "protocols": "Protocols"}.get(address.split("/")[1], "")
+        section = SECTIONS.get(address.split("/")[1], "")
         by_section.setdefault(section, []).append({title: address})
     nested = [{section: inside} for section, inside in by_section.items() if section]
     config.nav = [*(config.nav or []), {"Reference": [*nested, *by_section.get("", [])]}]
@@ -86,7 +96,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def pages() -> dict[str, str]:
     """Every page by its address below `docs/`."""
     made = {}
-    for kind in ("protocol", "method"):
+    for kind in ("protocol", "method", "environment"):
         for family, plugins in _families(kind).items():
             title = TITLES[kind].get(family, family.capitalize())
             made[f"reference/{kind}s/{family}.md"] = _page(title, kind, plugins)

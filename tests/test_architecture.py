@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 # Each layer may import its own and the earlier ones.
 ORDER = [
     {"errors"},
-    {"imports", "identity", "needs", "builtin"},
+    {"imports", "identity", "needs", "builtin", "progress"},
     {"registry"},
     {"spec", "reduce", "store"},
     {"own", "scaffold"},

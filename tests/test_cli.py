@@ -10,6 +10,8 @@ from rich.console import Console
 import assay
 import toy_run  # registers toy_images, toy_net and slow_random
 from assay import cli, registry
+from assay.run import run
+from assay.spec import make_suite
 
 SUITE = {
     "datasets": ["toy_images"],
@@ -191,3 +193,79 @@ def test_doctor_names_versions(call):
 
 def test_the_toy_plugins_are_the_ones_meant():
     assert toy_run.SAMPLES == 150
+
+
+TRUE = {
+    "environments": [{"multi_color_sum": {"size": 24, "samples": 11, "temperature": 100}}],
+    "methods": ["saliency", "input_x_gradient", "gradcam", "random"],
+    "protocols": ["truth_f1", {"deletion": {"steps": 3}}, "single_deletion"],
+}
+
+
+@pytest.fixture(scope="module")
+def true_run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("true")
+    run(make_suite(TRUE), folder / "run", progress=False)
+    return folder / "run"
+
+
+def test_trust_tells_how_far_protocols_agree_with_the_truth(call, true_run):
+    code, output, _ = call("trust", str(true_run), "--json")
+    assert code == 0
+    rows = json.loads(output)
+    assert [row["protocol"] for row in rows] == ["deletion[steps=3]", "single_deletion"]
+    for row in rows:
+        assert row["truth"] == "truth_f1"
+        assert row["methods"] == ["gradcam", "input_x_gradient", "saliency"]
+        assert -1 <= row["low"] <= row["correlation"] <= row["high"] <= 1
+    code, output, _ = call("trust", str(true_run))
+    assert code == 0
+    assert "order of 3 methods against that by truth_f1" in " ".join(output.split())
+    for row in rows:
+        assert f"{row['correlation']:.2f}" in output
+
+
+def test_a_run_ends_with_the_order_by_the_truth(call, true_run):
+    code, output, _ = call("run", str(true_run / "spec.yaml"), "--out", str(true_run))
+    assert code == 0
+    (line,) = [line for line in output.splitlines() if line.startswith("By the truth, truth_f1 on")]
+    assert "random" not in line
+    rows = assay.load(true_run).leaderboard().rows
+    true = [r for r in rows if r["protocol"] == "truth_f1" and r["method"] != "random"]
+    assert line.index(true[0]["method"]) < line.index(true[-1]["method"])
+    assert all(f"{r['method']} {r['mean']:.3f}" in line for r in true)
+
+
+def test_trust_needs_a_protocol_that_knows_the_truth(call, suite, tmp_path, true_run):
+    call("run", str(suite), "--out", str(tmp_path / "run"))
+    code, output, errors = call("trust", str(tmp_path / "run"))
+    assert code == 2
+    assert "a protocol that knows the truth, such as `truth_f1`" in " ".join(errors.split())
+    assert "Traceback" not in output + errors
+    code, _, errors = call("trust", str(true_run), "--truth", "synscore")
+    assert code == 2
+    assert "`synscore`" in errors
+
+
+def test_environments_are_listed(call):
+    code, output, _ = call("list", "environments")
+    assert code == 0
+    for plugin in registry.everything("environment"):
+        assert plugin.name in output
+        assert plugin.family in output
+    assert "A network that counts the pixels of each colour" in output
+    rows = json.loads(call("list", "environments", "--json")[1])
+    (row,) = [row for row in rows if row["name"] == "multi_color_sum"]
+    assert (row["family"], row["cite"]) == ("designed", "zhang2023attributionlab")
+    assert row["options"]["size"] == 224
+
+
+def test_who_does_not_apply_is_named_and_nobody_else(call, tmp_path):
+    """A method under every protocol, and a protocol for every method."""
+    suite = {**SUITE, "methods": ["saliency", "random", "oracle"]}
+    suite["protocols"] = ["single_deletion", {"deletion": {"steps": 3}}, "truth_f1"]
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite))
+    code, output, _ = call("run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "run"))
+    assert code == 0
+    (line,) = [line for line in output.splitlines() if line.startswith("Not applicable: ")]
+    assert line.startswith("Not applicable: oracle, truth_f1. Needs truth")

@@ -106,9 +106,10 @@ def test_numbers_in_the_readme_are_right():
     methods = [p for p in PLUGINS if p.kind == "method"]
     controls = [p for p in methods if p.control]
     protocols = [p for p in PLUGINS if p.kind == "protocol"]
+    environments = [p for p in PLUGINS if p.kind == "environment"]
     right = (
         f"{len(methods) - len(controls)} methods, {len(controls)} controls, "
-        f"{len(protocols)} protocols"
+        f"{len(protocols)} protocols, {len(environments)} environments"
     )
     assert right in text, f"The README should say: {right}."
 

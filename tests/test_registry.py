@@ -146,6 +146,7 @@ class TestSuites:
             spec = read_suite(name)
             assert choose("method", spec.methods)
             assert choose("protocol", spec.protocols)
+            assert choose("environment", spec.environments) or spec.models
 
     def test_dumping_and_reading_is_the_identity(self):
         spec = read_suite("demo")

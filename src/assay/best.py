@@ -18,6 +18,7 @@ from assay.ranking.leaderboard import Leaderboard
 from assay.report.words import Words
 from assay.results import Results
 from assay.spec import choose_one
+from assay.store import SHOWN_ONLY
 from assay.types import Model
 
 Row = Mapping[str, Any]
@@ -185,7 +186,7 @@ def _item(results: Results, kind: str, label: str) -> Any:
 def _score_here(results: Results, place: Place, picture: Picture, maps: Tensor) -> str:
     """The score of this map under the run's first protocol that gives one."""
     for label, about in results.manifest["protocols"].items():
-        if place.under(label)["status"] == "circular" or about.get("judges") == "set":
+        if place.under(label)["status"] in SHOWN_ONLY or about.get("judges") == "set":
             continue  # one picture is no set
         try:
             item = _item(results, "protocol", label)

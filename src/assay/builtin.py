@@ -24,6 +24,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.protocols.curves",
         "assay.protocols.incremental",
         "assay.protocols.modulo",
+        "assay.protocols.parts",
         "assay.protocols.rationales",
         "assay.protocols.road",
         "assay.protocols.single",
@@ -31,7 +32,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.protocols.subsets",
         "assay.protocols.truth",
     ),
-    "fill": ("assay.removal.fills", "assay.removal.imputation"),
+    "fill": ("assay.removal.fills", "assay.removal.imputation", "assay.removal.rerender"),
     "units": ("assay.features", "assay.segments"),
     "dataset": (
         "assay.data.photos",
@@ -43,6 +44,8 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     "environment": (
         "assay.environments.modulo",
         "assay.environments.colors",
+        "assay.environments.parts",
+        "assay.environments.planted",
     ),
     "model": (
         "assay.models.efficientnet_lite",

@@ -341,10 +341,11 @@ def trust(
 @app.command()
 def doctor(
     name: Annotated[
-        str | None, typer.Argument(help="A method or protocol: its name, or ./file.py:object.")
+        str | None,
+        typer.Argument(help="A method, protocol or environment: its name, or ./file.py:object."),
     ] = None,
 ) -> None:
-    """The environment; or, with a name, whether a method or protocol keeps the rules."""
+    """This machine's setup; or, with a name, whether that plug-in keeps the rules."""
     if name is None:
         from assay.commands.environment import print_environment
 

@@ -1,4 +1,4 @@
-"""The units of removal: single entries or pixels, grid cells, overlapping windows."""
+"""The units of removal: entries or pixels, grid cells, overlapping windows, painted parts."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from assay.errors import InputError, NotApplicable
 from assay.registry import Nested, get, pick, units
-from assay.types import Batch
+from assay.types import Batch, Parts
 
 UnitsChoice = Annotated[Any, Nested("units")]
 Count = Annotated[int, Field(ge=1)]
@@ -209,3 +209,37 @@ def windows(
         everywhere,
         boxes=torch.tensor(boxes, device=device),
     )
+
+
+@units("parts", title="Painted parts")
+def parts(batch: Batch, *, things: bool = False) -> Features:
+    """The parts that images are painted of; `things` around the animal are further units.
+
+    A part nobody sees is a unit without pixels. The body and the scene are never removed.
+    """
+    of = parts_of(batch, "units `parts`")
+    counts = [len(of.names) + (of.things(i) if things else 0) for i in batch.ids]
+    count = max(counts)
+    owners = torch.tensor([-1, *of.pieces, *range(len(of.names), count)])  # of pieces, from -1
+    places = torch.stack([of.places(i) for i in batch.ids])  # [B, H, W]
+    known = places + 1 < len(owners)
+    index = torch.where(known, owners[torch.where(known, places + 1, 0)], -1)
+    valid = torch.arange(count) < torch.tensor(counts)[:, None]
+    device = batch.inputs.device
+    return Features(
+        f"parts(things={things})", batch.map_shape, count, valid.to(device), index=index.to(device)
+    )
+
+
+def parts_of(batch: Batch, who: str) -> Parts:
+    """What the images of a batch are painted of.
+
+    Raises:
+        NotApplicable: They are not painted of parts.
+    """
+    if batch.dataset is None or batch.dataset.parts is None:
+        raise NotApplicable(
+            f"There are {who} where images are painted of parts only, as in the environment "
+            f"`parts`; these are not."
+        )
+    return batch.dataset.parts

@@ -19,6 +19,7 @@ NEEDS = {
     "labels": "the right classes: give y",
     "truth": "maps of what is truly relevant: give (X, y, truth)",
     "counted": "data whose every truth pixel counts one, as in single_color_modulo",
+    "parts": "images painted of parts, as in the environment `parts`",
     "bcos": "a B-cos network with its explanation mode",
     "bagnet": "a bag of patches, such as a BagNet, with `patch_logits`, `receptive_field` and "
     "`stride`",

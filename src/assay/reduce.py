@@ -227,8 +227,66 @@ def _soundness_variations(options: Mapping[str, Any]) -> dict[str, dict[str, Any
     return {name: {**options, **other} for name, other in {**scaled, **levels}.items()}
 
 
+PART_CHECKS = ("data_check", "preservation", "deletion_check", "distractibility")
+PART_SCORES = ("completeness", *PART_CHECKS)
+_SHARES = np.array([1 / 6, 1 / 6, 1 / 6, 1 / 2])  # of the checks in completeness
+
+
+def part_checks(
+    curves: Mapping[str, Array], x: Array, weights: Array, *, score: str = "completeness"
+) -> Array:  # [b]
+    """A check of parts, or their mixture, at the threshold where the mixture is largest.
+
+    Args:
+        curves: The checks `[n, K]`; NaN where one does not apply to a sample.
+        x: The thresholds `[K]`.
+        weights: How often each sample counts in each set `[b, n]`.
+        score: One of `PART_CHECKS`, or `completeness`, the mixture.
+    """
+    means = np.stack([_known_means(curves[name], weights) for name in PART_CHECKS], 2)  # [b, K, 4]
+    best = np.argmax((means @ _SHARES).round(_DIGITS), axis=1)
+    found: Array = means[np.arange(len(weights)), best] @ _picked(score)
+    return found
+
+
+def part_checks_each(
+    curves: Mapping[str, Array], x: Array, *, score: str = "completeness"
+) -> Array:  # [n]
+    """Each sample's part of it: a check counts for more where it applies to few."""
+    checks = np.stack([curves[name] for name in PART_CHECKS], 2)  # [n, K, 4]
+    everyone = np.ones((1, len(checks)))
+    means = np.stack([_known_means(curves[name], everyone)[0] for name in PART_CHECKS], 1)
+    best = int(np.argmax((means @ _SHARES).round(_DIGITS)))
+    known = ~np.isnan(checks[:, best])  # [n, 4]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = len(checks) / known.sum(0)
+        parts = np.where(known, checks[:, best] * weight, 0.0)
+    each: Array = np.where(known.any(0), parts, np.nan) @ _picked(score)
+    return each
+
+
+def _picked(score: str) -> Array:  # [4]
+    return (
+        _SHARES if score == "completeness" else np.array([n == score for n in PART_CHECKS], float)
+    )
+
+
+def _known_means(curve: Array, weights: Array) -> Array:  # [n, K], [b, n] -> [b, K]
+    known = ~np.isnan(curve)
+    counts = np.asarray(weights, float) @ known
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means: Array = (weights @ np.where(known, curve, 0.0)) / counts
+    return means
+
+
 REDUCTIONS = {
     "soundness": Reduction(
         soundness, soundness_each, ("epsilon", "levels", "variant"), _soundness_variations
+    ),
+    "part_checks": Reduction(
+        part_checks,
+        part_checks_each,
+        ("score",),
+        lambda options: {name: {"score": name} for name in PART_SCORES},
     ),
 }

@@ -221,6 +221,7 @@ class Protocol(Plugin):
     metric: str = "value"
     reduce: str = "mean"  # how samples become a number: the mean, or a name in `assay.reduce`
     judges: Literal["sample", "set"] = "sample"  # set: a score depends on who is scored beside it
+    whole_truth: bool = False  # whether all of the truth must be marked to score highest
     axis: str = "share of the units removed"  # what its curves are drawn over
     intervenes: Intervenes | None = None
 
@@ -325,8 +326,8 @@ def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
         name: What it is called in suites and tables.
         **facts: `higher_is_better`; `range`; `chance`, a number where theory gives one;
             `sign_sensitive`, also as a function of the options; `uses`: order, value or support;
-            `metric`, the name of its number; `needs`, as of methods; `title`, `family`, `cite`,
-            `version`.
+            `metric`, the name of its number; `whole_truth`, whether all of the truth must be marked
+            to score highest; `needs`, as of methods; `title`, `family`, `cite`, `version`.
     """
     return register("protocol", name, **facts)
 

@@ -107,14 +107,22 @@ class Results:
         return all(self.store.path("scores", f"{p}.parquet").exists() for p, _ in self._pieces())
 
     def leaderboard(self, **options: Any) -> "Leaderboard":
-        """The methods in order, per protocol, with intervals and ties."""
+        """The methods in order, per protocol, with intervals and ties.
+
+        Protocols that know the truth are kept apart from the overall order.
+        """
         from assay.ranking.leaderboard import leaderboard
 
         methods = self.manifest["methods"]
         controls = {label: m["control"] for label, m in methods.items() if m["control"]}
-        return leaderboard(
-            self.scores, controls=controls, outcomes=self.outcomes, ranges=self._ranges, **options
-        )
+        told: dict[str, Any] = {"ranges": self._ranges, "apart": self.knowing, **options}
+        return leaderboard(self.scores, controls=controls, outcomes=self.outcomes, **told)
+
+    @property
+    def knowing(self) -> list[str]:
+        """The labels of the protocols that know the truth."""
+        protocols = self.manifest["protocols"]
+        return [label for label, p in protocols.items() if p["family"] == "truth"]
 
     def against(self, control: str, **options: Any) -> list[dict[str, Any]]:
         """Every method minus one control, paired by sample, with intervals; positive is better."""
@@ -131,8 +139,7 @@ class Results:
         """
         from assay.ranking.trust import trust
 
-        protocols = self.manifest["protocols"]
-        knowing = [label for label, p in protocols.items() if p["family"] == "truth"]
+        knowing = self.knowing
         if truth is None and not knowing:
             raise InputError(
                 "Expected a run with a protocol that knows the truth, such as `truth_f1`: without "
@@ -141,7 +148,7 @@ class Results:
         return trust(
             self.scores,
             truth or knowing[0],
-            [label for label in protocols if label not in knowing],
+            [label for label in self.manifest["protocols"] if label not in knowing],
             controls=[label for label, m in self.manifest["methods"].items() if m["control"]],
             outcomes=self.outcomes,
             **options,

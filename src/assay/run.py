@@ -1,8 +1,7 @@
 """A run from suite to results: planned, resumed, executed, described."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from assay.forecast import Forecast, forecast
 from assay.manifest import write_manifest
 from assay.models.prepare import choose_micro_batch
 from assay.plan import Plan, Shard, resolve
+from assay.progress import bar
 from assay.results import Results
 from assay.shard import ShardRun, look
 from assay.shelf import ResponseShelf
@@ -76,7 +76,7 @@ def run(
     store.create()
     write_manifest(plan, settings, store, None)
     expected = _forecast(plan, store, unfinished, workers)
-    with _bar(expected.work, progress and bool(unfinished)) as listen:
+    with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
         with threads(1 if one_thread else None):
             for shard in unfinished:
                 ShardRun(plan, shard, store, listen).look()
@@ -235,30 +235,3 @@ def _forecast(plan: Plan, store: Store, shards: list[Shard], workers: int) -> Fo
         lambda shard: ResponseShelf(plan, shard, store),
         max(1, workers),
     )
-
-
-@contextmanager
-def _bar(total: int, show: bool) -> Iterator[Callable[[int], None]]:
-    if not show or not total:
-        yield lambda rows: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("network passes", total=total)
-        yield lambda rows: bar.advance(task, rows)

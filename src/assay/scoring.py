@@ -1,4 +1,4 @@
-"""One protocol on one case: its scores, which maps say nothing, who is circular."""
+"""One protocol on one case: its scores, which maps say nothing, which cells are not ranked."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.reduce import REDUCTIONS
 from assay.spec import Choice
-from assay.types import Batch, Case, Scores
+from assay.types import UPPER_BOUND, Batch, Case, Scores
 
 
 def score_case(protocol: Choice, case: Case) -> Scores:
@@ -71,3 +71,12 @@ def circular(method: Choice, protocol: Choice, batch: Batch) -> bool:
     if asked is None or judged is None:
         return False
     return bool(asked(batch, method.options) == judged(batch, protocol.options))
+
+
+def standing(method: Choice, protocol: Choice, batch: Batch) -> str:
+    """The status of a scored cell: ok, or why it is shown and not ranked."""
+    if circular(method, protocol, batch):
+        return "circular"
+    known = batch.dataset.has if batch.dataset is not None else frozenset()
+    bound = protocol.plugin.whole_truth and UPPER_BOUND in known
+    return "upper_bound" if bound else "ok"

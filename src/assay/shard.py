@@ -30,7 +30,7 @@ from assay.models.prepare import runner
 from assay.needs import say_missing
 from assay.plan import Plan, Shard
 from assay.previews import summarise
-from assay.scoring import circular, dealt, empty_maps, score_case
+from assay.scoring import dealt, empty_maps, score_case, standing
 from assay.shelf import ResponseShelf
 from assay.spec import Choice
 from assay.store import Store
@@ -223,7 +223,7 @@ class ShardRun:
         self._faulty = None
         try:
             scores = score_case(protocol, case)
-            whole = "circular" if circular(method, protocol, case.batch) else "ok"
+            whole = standing(method, protocol, case.batch)
         except NotApplicable as reason:
             return self._all(method, [protocol], "n/a", str(reason))
         except PrerequisiteError:
@@ -235,6 +235,8 @@ class ShardRun:
         mute = self.engine.broken & ~broken
         bad, empty = (broken | mute).cpu().numpy(), empty_maps(protocol, case, scores)
         value = np.where(bad, np.nan, scores.value.numpy())
+        if whole == "upper_bound":  # says more than that a map is empty: nobody is ranked here
+            empty = empty & ~np.isfinite(value)
         status = np.where(bad, "failed", np.where(empty, "degenerate", whole))
         metrics = {protocol.plugin.metric: value}
         for name, extra in scores.extra.items():

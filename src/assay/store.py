@@ -19,6 +19,7 @@ from safetensors.numpy import save
 from assay.errors import InputError, PrerequisiteError
 
 Array = np.ndarray[Any, Any]
+SHOWN_ONLY = ("circular", "upper_bound")  # statuses of what is scored and left out of ranks
 
 SCORES = pa.schema(
     [

@@ -32,6 +32,7 @@ class Sample:
 
 
 MANY = 2**20  # random numbers that are worth several threads
+UPPER_BOUND = "upper_bound_truth"  # in a dataset's `has`: not all of its truth need be relevant
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,22 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """Things in the images of a dataset that can be left out: they are painted anew without them.
+
+    A part may be seen in several pieces, as a pair of wings is. Behind its parts a sample has as
+    many things around it as `things` says, numbered after the parts, their pieces after the pieces.
+    """
+
+    names: tuple[str, ...]
+    pieces: tuple[int, ...]  # the part of each piece
+    classes: Tensor  # [classes, parts]: the variant each class has of each part
+    places: Callable[[str], Tensor] = field(repr=False)  # id -> [H, W]: pieces; -1 = nobody's
+    things: Callable[[str], int] = field(repr=False)  # id -> how many
+    without: Callable[[str, frozenset[int]], Tensor] = field(repr=False)  # id, absent -> input
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Samples by id. `fetch` reads one; `fingerprint` hashes the content, not the name."""
 
@@ -173,6 +190,7 @@ class Dataset:
     labels: Mapping[str, int] = field(default_factory=dict, repr=False)  # where cheaply known
     numbering: str = "given"  # of the classes: given | declared (by the data) | sorted (names)
     note: str = ""  # what a reader should know of how it was read
+    parts: Parts | None = field(default=None, repr=False)  # where images are painted of them
 
     def __post_init__(self) -> None:
         """Refuse what no run could use."""

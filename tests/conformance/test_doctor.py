@@ -100,6 +100,67 @@ def silent(case):
 def raises(case):
     raise KeyError("nowhere")
 """
+ENVIRONMENTS = """
+import torch
+from assay.data.memory import as_dataset
+from assay.environments.environment import Environment
+from assay.models.wrap import model
+from assay.registry import environment
+from dataclasses import replace
+
+class Brightest(torch.nn.Module):
+    "Which of two pixels is brighter: the class; the truth is that pixel."
+    def forward(self, x):
+        return x.flatten(1)[:, :2]
+
+def world(change=lambda drawn, n, seed: drawn, family="designed", **own):
+    def draw(n, seed):
+        random = torch.Generator().manual_seed(seed)
+        x = torch.stack([torch.rand(1, 4, 4, generator=random) for _ in range(n)])
+        y = x.flatten(1)[:, :2].argmax(1)
+        truth = torch.nn.functional.one_hot(y, 16).reshape(n, 4, 4).float()
+        x, y, truth = change((x, y, truth), n, seed)
+        ids = tuple(f"{seed}-{i}" for i in range(n))
+        data = as_dataset((x, y, truth))
+        rows = dict(zip(ids, data.ids))
+        return replace(data, ids=ids, fetch=lambda i: data.fetch(rows[i]), groups={}, labels={})
+    return Environment("brightest", model(Brightest()), **{"draw": draw, "samples": 5, **own})
+
+@environment("right", family="designed", title="Right")
+def right():
+    "Keeps every rule."
+    return world()
+
+def made(name, change, family="designed"):
+    def factory():
+        "Breaks a rule."
+        return world(change)
+    globals()[name] = environment(name, family=family, title=name)(factory)
+
+made("empty", lambda d, n, seed: (d[0], d[1], d[2] * 0))
+made("shapeless", lambda d, n, seed: (d[0], d[1], d[2][:, :3]))
+made("outside", lambda d, n, seed: (d[0], d[1] + 5, d[2]))
+made("moody", lambda d, n, seed: (torch.rand(d[0].shape), d[1], d[2]))
+made("deaf", lambda d, n, seed: (torch.ones_like(d[0]), d[1], d[2]))
+made("leaning", lambda d, n, seed: (d[0] + n, d[1], d[2]))
+made("wrong", lambda d, n, seed: (d[0], 1 - d[1], d[2]))
+
+@environment("ids", family="designed", title="Ids")
+def ids():
+    "The same ids for every seed."
+    honest = world()
+    def draw(n, seed):
+        data = honest.draw(n, seed)
+        names = tuple(str(i) for i in range(n))
+        return replace(data, ids=names, fetch=lambda i: data.fetch(f"{seed}-{i}"))
+    return replace(honest, draw=draw)
+
+@environment("short", family="designed", title="Short")
+def short():
+    "One sample fewer than asked for."
+    honest = world()
+    return replace(honest, draw=lambda n, seed: honest.draw(n - 1, seed))
+"""
 
 
 @pytest.fixture
@@ -107,6 +168,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.py").write_text(METHODS)
     (tmp_path / "p.py").write_text(PROTOCOLS)
+    (tmp_path / "e.py").write_text(ENVIRONMENTS)
     return tmp_path
 
 
@@ -134,6 +196,15 @@ def home(tmp_path, monkeypatch):
         ("p.py:silent", "a constant map has no score"),
         ("p.py:seeing", "times 1e+06 scores otherwise"),
         ("p.py:raises", "KeyError: 'nowhere'"),
+        ("e.py:empty", "got a truth of zeros"),
+        ("e.py:shapeless", "to have the shape (6, 4, 4)"),
+        ("e.py:outside", "expected targets below 2"),
+        ("e.py:moody", "twice the same seed gave different inputs"),
+        ("e.py:deaf", "another seed gave the same inputs"),
+        ("e.py:ids", "another seed gave the same ids"),
+        ("e.py:leaning", "the first samples have other inputs"),
+        ("e.py:wrong", "right on 100% of samples, got 0%"),
+        ("e.py:short", "expected 6 samples"),
     ],
 )
 def test_every_fault_is_found(call, address, reason):
@@ -144,7 +215,8 @@ def test_every_fault_is_found(call, address, reason):
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
-    "name", ["./m.py:good", "gradcam", "centre", "single_deletion", "sensitivity_n"]
+    "name",
+    ["./m.py:good", "gradcam", "centre", "single_deletion", "sensitivity_n", "./e.py:right"],
 )
 def test_what_keeps_the_rules_passes(call, name):
     code, output, _ = call("doctor", name)

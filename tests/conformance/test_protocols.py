@@ -40,6 +40,8 @@ CHEAP = {
     "truth_f1": [{"truth": side} for side in SIDES],
     **{name: [{"truth": side} for side in SIDES[:2]] for name in LOCATED},
     "modulo_sensitivity_n": [{}, {"permutations": 20}],
+    "part_deletion": [{}, {"output": "probability"}],
+    "part_completeness": [{}, {"output": "probability"}],
 }
 ITEMS = [
     (name, options) for name in registry.names("protocol") for options in CHEAP.get(name, [{}])
@@ -111,7 +113,9 @@ def test_a_positive_scale_of_the_map_changes_nothing(world, name, options, scale
 @pytest.mark.parametrize(("name", "options"), ITEMS, ids=str)
 def test_scores_stay_in_their_range(name, options):
     options = {k: v for k, v in options.items() if k != "output"}
-    checks.scores_stay_in_their_range(checks.small_images(), {name: options})
+    painted = "parts" in registry.get("protocol", name).needs
+    exam = checks.painted_parts() if painted else checks.small_images()
+    checks.scores_stay_in_their_range(exam, {name: options})
 
 
 ORDERED = [
@@ -163,6 +167,10 @@ def test_every_fill_serves_every_protocol(fill, protocol):
         model, x, y, maps = texts.net, texts.x[:4], texts.y[:4], texts.truth[:4]
     if fill == "given":  # these data have no baseline of their own
         with pytest.raises(assay.NotApplicable, match="baseline that the data give"):
+            assay.score(model, x, y, maps, protocol, fill=fill)
+        return
+    if fill == "rerender":  # nor are they painted of parts
+        with pytest.raises(assay.NotApplicable, match="painted of parts"):
             assay.score(model, x, y, maps, protocol, fill=fill)
         return
     values = assay.score(model, x, y, maps, protocol, fill=fill)

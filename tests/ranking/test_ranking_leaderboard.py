@@ -274,6 +274,21 @@ def test_overall_over_protocols() -> None:
     ]
 
 
+def test_what_knows_the_truth_is_ranked_by_itself() -> None:
+    """In the overall order it is only where no other protocol ranks a method."""
+    turned = dict(zip(MEANS, reversed(list(drawn(seed=1).values())), strict=True))
+    both = several(drawn()) + several(turned, protocol="truth_f1")
+    board, alone = rank(both, apart=["truth_f1"]), rank(several(drawn()))
+    assert board.overall == alone.overall
+    assert board.rows == rank(both).rows
+    assert rank(both).overall != alone.overall
+    absent = rows("gradcam", [float("nan")], status="n/a") + several(turned, protocol="truth_f1")
+    only = rank(absent, apart=["truth_f1"])
+    assert only.overall == rank(several(turned, protocol="truth_f1")).overall
+    missing = both + rows("lime", np.zeros(40))
+    assert "lime" in {line["method"] for line in rank(missing, apart=["truth_f1"]).overall}
+
+
 def test_models_are_kept_apart() -> None:
     lines = several(drawn()) + several(drawn(seed=1), model="other net")
     board = rank(lines)

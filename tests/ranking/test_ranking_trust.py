@@ -44,6 +44,19 @@ def test_the_correlation_is_scipys():
     assert (found["n"], found["methods"]) == (30, METHODS)
 
 
+def test_scores_equal_up_to_rounding_are_a_tie():
+    rows = lines(range(6), range(6))
+    twins = {r["sample"]: r["value"] for r in rows if r["protocol"] == "deletion"
+             and r["method"] == METHODS[2]}  # fmt: skip
+    for row in rows:
+        if row["protocol"] == "deletion" and row["method"] == METHODS[3]:
+            row["value"] = twins[row["sample"]] * (1 + 1e-15)
+    found = only(rows)
+    expected = stats.spearmanr(range(6), [0, 1, 2, 2, 4, 5]).statistic
+    assert found["correlation"] == pytest.approx(expected)
+    assert (found["low"], found["high"]) == pytest.approx((expected, expected))
+
+
 def test_where_lower_is_better_the_order_turns():
     rows = lines(range(6), [5, 4, 3, 2, 1, 0], higher_is_better=False)
     assert only(rows)["correlation"] == pytest.approx(1)

@@ -40,6 +40,8 @@ class Plan:
     title: str = "A synthetic run"
     notes: str = ""
     seeds: tuple[int, ...] = (0,)
+    knowing: tuple[str, ...] = ()  # protocols that know the truth
+    unknown: tuple[str, ...] = ()  # datasets where there is none
 
 
 def write(folder: Path, plan: Plan) -> Results:
@@ -134,6 +136,8 @@ def _piece(
     protocol: str,
 ) -> None:
     status = plan.statuses.get((method, protocol), plan.statuses.get((method, "*"), "ok"))
+    if protocol in plan.knowing and setting.dataset in plan.unknown:
+        status = "n/a"
     higher = plan.protocols[protocol]
     quality, _ = plan.methods[method]
     index = list(plan.protocols).index(protocol)
@@ -227,7 +231,7 @@ def _manifest(plan: Plan, shards: list[dict[str, Any]]) -> dict[str, Any]:
         label: {
             "name": label,
             "title": label,
-            "family": "curves",
+            "family": "truth" if label in plan.knowing else "curves",
             "metric": "score",
             "higher_is_better": higher,
             "range": [float("-inf"), 1],

@@ -147,6 +147,8 @@ def _plugins(kind: str) -> list[dict[str, Any]]:
             needs = sorted(plugin.required(plugin.defaults))
             family = plugin.family or ("own" if plugin.own else "")
             row |= {"family": family, "cite": plugin.cite, "needs": needs}
+        if kind == "environment":
+            row |= {"family": plugin.family, "cite": plugin.cite}
         if kind == "method":
             row |= {**asdict(_passes(plugin)), "control": plugin.control}
             del row["finding"]  # known only under a model

@@ -39,7 +39,7 @@ def print_answer(console: Console, results: Any) -> None:
     pairs = dict.fromkeys((shard["dataset"], shard["model"]) for shard in manifest["shards"])
     for dataset, model in pairs:
         rows = [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
-        title = f"{dataset}, {model}: provisional order by mean rank over the protocols"
+        title = f"{_setting(dataset, model)}: provisional order by mean rank over the protocols"
         table = Table(title=escape(title))
         for column in ("", "method", "mean rank", "95 %", "first in resamples"):
             table.add_column(
@@ -57,6 +57,27 @@ def print_answer(console: Console, results: Any) -> None:
             )
         if rows:
             console.print(table)
+        _print_truth(console, results, board, (dataset, model))
+
+
+def _setting(dataset: str, model: str) -> str:
+    return dataset if dataset == model else f"{dataset}, {model}"  # an environment is both
+
+
+def _print_truth(console: Console, results: Any, board: Any, where: tuple[str, str]) -> None:
+    """The methods by the truth, where it is known: it is not in the order by mean rank."""
+    for protocol in results.knowing:
+        rows = [
+            row
+            for row in board.rows
+            if (row["dataset"], row["model"], row["protocol"]) == (*where, protocol)
+            and row["rank"] is not None
+            and not results.manifest["methods"][row["method"]]["control"]
+        ]
+        if rows:
+            said = ", ".join(f"{row['method']} {row['mean']:.3f}" for row in rows)
+            line = f"By the truth, {protocol} on {where[0]}: {said}."
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_checks(console: Console, results: Any) -> None:
@@ -65,7 +86,7 @@ def print_checks(console: Console, results: Any) -> None:
 
     for line in lines(results.checks):
         if line.large:
-            text = f"{line.dataset}, {line.model}: {line.sentence}"
+            text = f"{_setting(line.dataset, line.model)}: {line.sentence}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -73,12 +94,23 @@ def print_not_applicable(console: Console, results: Any) -> None:
     """Which methods and protocols did not apply, each reason once."""
     cells = [c for c in results.cells if c["status"] == "n/a"]
     for message in dict.fromkeys(c["message"] for c in cells):
-        mine = [c for c in cells if c["message"] == message]
-        methods = dict.fromkeys(c["method"] for c in mine)
-        protocols = dict.fromkeys(c["protocol"] for c in mine)
-        who = methods if len(methods) <= len(protocols) else protocols
-        line = f"Not applicable: {', '.join(who)}. {message}"
+        mine = {(c["method"], c["protocol"]) for c in cells if c["message"] == message}
+        line = f"Not applicable: {', '.join(_who(mine, results.manifest))}. {message}"
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _who(cells: set[tuple[str, str]], manifest: dict[str, Any]) -> list[str]:
+    """To whom it is due: methods under every protocol, protocols for every method; then the rest.
+
+    Of the rest, the fewer names.
+    """
+    methods, protocols = list(manifest["methods"]), list(manifest["protocols"])
+    whole = [m for m in methods if all((m, p) in cells for p in protocols)]
+    whole += [p for p in protocols if all((m, p) in cells for m in methods)]
+    rest = {(m, p) for m, p in cells if not {m, p} & set(whole)}
+    left = [m for m in methods if m in {m for m, _ in rest}]
+    asked = [p for p in protocols if p in {p for _, p in rest}]
+    return [*whole, *min(left, asked, key=len)]
 
 
 def print_failures(console: Console, failures: list[dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay import registry
-from assay.conformance import methods, protocols
+from assay.conformance import environments, methods, protocols
 from assay.conformance.worlds import Fault
 from assay.errors import InputError, NotApplicable, unknown
 from assay.imports import is_address, load_object
@@ -14,6 +14,7 @@ from assay.spec import choose_one
 KINDS: dict[str, tuple[Sequence[Callable[..., None]], Sequence[Callable[[], Any]]]] = {
     "method": (methods.CHECKS, methods.WORLDS),
     "protocol": (protocols.CHECKS, protocols.WORLDS),
+    "environment": (environments.CHECKS, environments.WORLDS),
 }
 
 
@@ -32,7 +33,7 @@ class Finding:
 
 
 def examine(name: str) -> Iterator[Finding]:
-    """Run every check on a method or protocol, by its name or address.
+    """Run every check on a method, protocol or environment, by its name or address.
 
     Raises:
         InputError: There is no such plug-in, or it cannot be imported.
@@ -48,13 +49,14 @@ def _kind(name: str) -> str:
         for kind in KINDS:
             if name in registry.names(kind):
                 return kind
-        raise unknown(
-            "method or protocol", name, [n for kind in KINDS for n in registry.names(kind)]
-        )
+        everything = [n for kind in KINDS for n in registry.names(kind)]
+        raise unknown("method, protocol or environment", name, everything)
     found, _ = load_object(name)
     kind = getattr(getattr(found, "__assay__", None), "kind", "method")
     if kind not in KINDS:
-        raise InputError(f"Expected `{name}` to be a method or a protocol, got a {kind}.")
+        raise InputError(
+            f"Expected `{name}` to be a method, protocol or environment, got a {kind}."
+        )
     return str(kind)
 
 

@@ -22,6 +22,7 @@ from assay.conformance.worlds import (
     make_images,
     make_net,
     marked_images,
+    painted_parts,
 )
 from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
@@ -188,4 +189,4 @@ CHECKS = (
     scores_stay_in_their_range,
     a_constant_map_is_scored,
 )
-WORLDS = (linear_images, linear_vectors, linear_texts, marked_images)
+WORLDS = (linear_images, linear_vectors, linear_texts, marked_images, painted_parts)

@@ -1,5 +1,6 @@
 """Networks and samples in miniature, with known or knowable answers."""
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,13 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from assay.data.memory import as_dataset
+from assay.environments.environment import environment
+from assay.methods import attribute
 from assay.models.bagnet import LAYOUTS, BagNet
 from assay.models.bcos import BcosResNet
 from assay.models.prepare import prepare_network
 from assay.models.small_vit import SmallViT
 from assay.models.token_classifier import PAD, SPECIAL, TokenClassifier, Vocabulary
 from assay.models.wrap import model as as_model
-from assay.types import Batch, Model, Tokenize
+from assay.spec import choose_one
+from assay.types import Batch, Dataset, Model, Tokenize
 
 
 class Fault(Exception):
@@ -281,7 +285,7 @@ class Exam:
     """A network that is right on every sample, so that accuracy can fall, and the exact maps."""
 
     net: nn.Module | Model
-    x: Any  # tensors, or texts
+    x: Any  # tensors, texts, or a dataset
     y: Tensor
     truth: Tensor
     has: frozenset[str] = frozenset()  # what its data have beside labels
@@ -290,12 +294,17 @@ class Exam:
     @property
     def data(self) -> Any:
         """What is scored: inputs and labels, with the truth where the data have it."""
+        if isinstance(self.x, Dataset):
+            return self.x
         if not self.has:
             return self.x, self.y
         return replace(as_dataset((self.x, self.y, self.truth)), has=self.has | {"labels"})
 
     def first(self, n: int) -> "Exam":
         """Some of the samples."""
+        if isinstance(self.x, Dataset):
+            ids = self.x.ids[:n]
+            return replace(self, x=replace(self.x, ids=ids), y=self.y[:n], truth=self.truth[:n])
         return replace(self, x=self.x[:n], y=self.y[:n], truth=self.truth[:n])
 
 
@@ -333,3 +342,17 @@ def marked_images() -> Exam:
     y = net(x).argmax(1)
     truth = x[:, 0] * weight[y].reshape(-1, 8, 8)
     return Exam(net, x, y, truth, has=frozenset({"counted", "truth"}), made_for="truth")
+
+
+@functools.cache  # animals are painted and asked about once
+def painted_parts() -> Exam:
+    """Twelve animals painted of parts under the network that knows them.
+
+    The map holds what painting without a part costs, shared out over the pixels of the part.
+    """
+    made = environment("parts", samples=12)
+    batch = made.dataset.batch(made.dataset.ids)
+    exact = {"units": "parts", "fill": "rerender", "spread": "share"}
+    with made.model.evaluating(), torch.no_grad():
+        truth = attribute(made.model, batch, choose_one("method", {"occlusion": exact}))
+    return Exam(made.model, made.dataset, batch.targets, truth, made_for="parts")

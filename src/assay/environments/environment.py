@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,5 +72,21 @@ def build(name: str, options: Mapping[str, Any], label: str | None = None) -> En
     plugin = registry.get("environment", name)
     configured = plugin.configure(options)
     made: Environment = plugin.function(**configured)
-    called = label or registry.label(plugin.name, configured, plugin.defaults)
+    # Where weights are kept says nothing of what is measured.
+    shown = {o: _shown(value) for o, value in configured.items() if o != "cache"}
+    called = label or registry.label(plugin.name, shown, plugin.defaults)
     return replace(made, name=called, model=replace(made.model, name=called))
+
+
+def _shown(value: Any) -> Any:
+    """An option as it reads in a label: what lives in this process only, by its name."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        options = next(iter(value.values()))
+        path = options.get("path") if isinstance(options, Mapping) else None
+        return Path(path).stem if path else value  # what a file is called says more
+    if isinstance(value, tuple | list):
+        return "data" if any(hasattr(part, "shape") for part in value) else value
+    if value is None or isinstance(value, str | int | float | Mapping):
+        return value
+    named = getattr(value, "name", None) or getattr(value, "__name__", None)
+    return str(named or type(value).__name__)

@@ -54,11 +54,14 @@ class BasicBlock(nn.Module):
 class CifarResNet(nn.Module):
     """Three stages of basic blocks at 32, 16 and 8 pixels, then the mean and one linear layer."""
 
-    def __init__(self, depth: int, classes: int = 10) -> None:
-        """A network of `depth` = 6n + 2 layers, n blocks to a stage."""
+    def __init__(self, depth: int, classes: int = 10, stride: int = 1) -> None:
+        """A network of `depth` = 6n + 2 layers, n blocks to a stage.
+
+        Larger images come down to the size of the stages by the `stride` of the first filters.
+        """
         super().__init__()
         blocks = (depth - 2) // 6
-        self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(3, 16, 3, stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
         self.relu1 = nn.ReLU()
         self.layer1 = _stage(16, 16, blocks, stride=1)

@@ -34,6 +34,7 @@ FACTS: Mapping[str, Any] = {
 @protocol(
     "truth_f1",
     **FACTS,
+    whole_truth=True,
     uses="value",
     metric="f1",
     cite="zhang2023attributionlab",
@@ -83,6 +84,7 @@ def truth_precision(case: Case, *, truth: Side = "overall", smooth: Smooth = "fi
 @protocol(
     "truth_recall",
     **FACTS,
+    whole_truth=True,
     uses="value",
     metric="recall",
     cite="zhang2023attributionlab",
@@ -146,6 +148,7 @@ def pointing_game(case: Case, *, truth: Region = "positive") -> Scores:
 @protocol(
     "synscore",
     **FACTS,
+    whole_truth=True,
     uses="order",
     metric="average_precision",
     cite="li2023m4",

@@ -22,6 +22,7 @@ from assay.ranking.intervals import (
 )
 from assay.ranking.resampling import Floats
 from assay.ranking.sets import Key, Outcome
+from assay.store import SHOWN_ONLY
 
 COLUMNS = (
     "dataset", "model", "checkpoint", "method", "method_options", "protocol", "protocol_options",
@@ -40,7 +41,7 @@ class Entry:
     Attributes:
         method: Label of the method.
         options: Options of the method.
-        status: ok | n/a | failed | degenerate | circular; only ok is ranked.
+        status: ok | n/a | failed | degenerate | circular | upper_bound; only ok is ranked.
         values: Score by sample, averaged over seeds, only where there is one.
         failed: Number of samples on which the method failed, under any seed.
         degenerate: Number of samples marked degenerate, under any seed.
@@ -250,8 +251,9 @@ def _judged(entry: Entry, outcome: Outcome | None) -> Entry:
 
 
 def _status(statuses: set[str], scored: int, lost: int, degenerate: bool) -> str:
-    if "circular" in statuses:
-        return "circular"
+    for why in SHOWN_ONLY:
+        if why in statuses:
+            return why
     # A method that fails on most samples would leave the others too few to be compared on.
     if scored and scored >= lost:
         return "ok"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -25,7 +25,8 @@ class Leaderboard:
 
     Attributes:
         rows: One per method and protocol; best first within a protocol, unranked last.
-        overall: One per method and model, over all protocols that rank a method.
+        overall: One per method and model, over all protocols that rank a method, but for those
+            that are kept apart.
         left_out: Methods that `overall` leaves out of a model's order: `protocol` and `reason`.
     """
 
@@ -71,6 +72,7 @@ def leaderboard(
     controls: Mapping[str, str],
     outcomes: Mapping[Key, Outcome] | None = None,
     ranges: Mapping[str, Range] | None = None,
+    apart: Collection[str] = (),
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -87,6 +89,8 @@ def leaderboard(
             order: an oracle cannot be recommended).
         outcomes: What protocols that judge whole sets judge by.
         ranges: Where a protocol's score can lie, by its label: no interval goes beyond.
+        apart: Labels of protocols that answer another question, such as those that know the truth:
+            ranked by themselves, and in the overall order only where no other protocol ranks.
         level: Nominal coverage of the intervals.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
@@ -103,7 +107,7 @@ def leaderboard(
     overall: list[dict[str, Any]] = []
     left_out: list[dict[str, Any]] = []
     for _, same_model in groupby(blocks, key=model_of):
-        ordered, excluded = model_order(list(same_model), controls, options)
+        ordered, excluded = model_order(list(same_model), controls, options, apart)
         overall += ordered
         left_out += excluded
     return Leaderboard(rows, overall, left_out)

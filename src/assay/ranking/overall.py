@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,24 @@ from assay.ranking.intervals import Statistic
 from assay.ranking.orders import ProtocolScores, overall_order
 from assay.ranking.resampling import Floats
 from assay.ranking.rows import known
+from assay.store import SHOWN_ONLY
 
 
 def model_order(
-    blocks: Sequence[Block], controls: Mapping[str, str], options: Mapping[str, Any]
+    blocks: Sequence[Block],
+    controls: Mapping[str, str],
+    options: Mapping[str, Any],
+    apart: Collection[str] = (),
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Order the methods of one model that are ranked in every protocol that ranks any method.
 
-    A method that is circular under some protocols is ordered by the others.
+    A method whose scores under some protocols are only shown is ordered by the others.
 
     Args:
         blocks: All protocols of one dataset, model and checkpoint.
         controls: Kind of each control by method label; kind `other` stays out of the order.
         options: Keywords of `overall_order`: level, resamples, seed.
+        apart: Protocols that are not mixed with others; they order where no other one ranks.
 
     Returns:
         One row per method in order, and one row per reason for which a method is left out.
@@ -34,6 +39,7 @@ def model_order(
         for block in blocks
         if block.common and any(entry.method not in controls for entry in block.ranked)
     ]
+    used = [block for block in used if block.protocol not in apart] or used
     key = dict(zip(("dataset", "model", "checkpoint"), model_of(blocks[0]), strict=True))
     names = sorted({entry.method for block in blocks for entry in block.entries})
     reasons = {name: _reasons(name, used, controls) for name in names}
@@ -83,10 +89,11 @@ def _reasons(
         (block.protocol, next((e.status for e in block.entries if e.method == name), "absent"))
         for block in used
     ]
-    if all(status == "circular" for _, status in statuses):
+    if all(status in SHOWN_ONLY for _, status in statuses):
         return statuses
-    # Where a method is circular it has no place; its other protocols decide.
-    return [(protocol, status) for protocol, status in statuses if status not in ("ok", "circular")]
+    # Where a method is shown only it has no place; its other protocols decide.
+    fine = ("ok", *SHOWN_ONLY)
+    return [(protocol, status) for protocol, status in statuses if status not in fine]
 
 
 def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from assay.ranking.resampling import Floats
 from assay.reduce import REDUCTIONS, Array, Reduction
+from assay.store import SHOWN_ONLY
 
 Key = tuple[str, ...]  # dataset, model, checkpoint, protocol, method
 Curves = dict[str, Array]  # by name, and x: each [K]
@@ -105,7 +106,7 @@ def read_outcomes(
         The outcomes; samples that failed under any seed are left out.
     """
     protocols = pa.array(list(reductions), pa.string())
-    scored = pa.array(["ok", "degenerate", "circular"])
+    scored = pa.array(["ok", "degenerate", *SHOWN_ONLY])
     wanted = scores.filter(
         pc.and_(
             pc.and_(scores["headline"], pc.is_in(scores["protocol"], value_set=protocols)),

@@ -57,6 +57,7 @@ UNRANKED: Mapping[str, Any] = dict.fromkeys(
     )
 )  # fmt: skip
 
+WORDS = {"upper_bound": "upper-bound truth"}  # statuses that read better otherwise
 HEADER = ("rank", "method", "mean", "interval", "n", "vs best control", "note")
 
 _LATEX = {
@@ -177,7 +178,8 @@ def _against_control(row: Row) -> str:
 
 
 def _note(row: Row) -> str:
-    notes = [] if row["status"] == "ok" else [row["status"]]
+    status = str(row["status"])
+    notes = [] if status == "ok" else [WORDS.get(status, status)]
     if row["control"]:
         notes.append("control")
     if row["failed"]:

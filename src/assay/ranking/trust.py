@@ -16,8 +16,10 @@ from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.resampling import Floats, resample_counts
 from assay.ranking.sets import Key, Outcome
 from assay.reduce import spearman
+from assay.store import SHOWN_ONLY
 
 FEWEST_METHODS = 3  # of fewer no order says anything
+ALIKE = 10  # digits in which scores that are equal agree
 
 
 def trust(
@@ -34,7 +36,8 @@ def trust(
     """Correlate each protocol's order of the methods with the order by truth.
 
     Both orders are by the mean over the samples that have both scores; in every resample of these
-    all means and both orders are made anew. Circular cells are left out, as everywhere.
+    all means and both orders are made anew. Cells that are not ranked are left out, as everywhere:
+    where the truth is an upper bound, a protocol that asks for all of it cannot judge the others.
 
     Args:
         scores: The `scores` of a run.
@@ -71,7 +74,11 @@ def _row(
     resamples: int,
     seed: int,
 ) -> dict[str, Any] | None:
-    known = {entry.method: entry for entry in reference.entries if entry.values}
+    known = {
+        entry.method: entry
+        for entry in reference.entries
+        if entry.values and entry.status not in SHOWN_ONLY
+    }
     mine = [e for e in block.ranked if e.method in known and e.method not in controls]
     true = [known[entry.method] for entry in mine]
     samples = sorted(set.intersection(*(set(e.values) for e in (*mine, *true)))) if mine else []
@@ -109,6 +116,9 @@ def _scores(
     block: Block, entries: Sequence[Entry], samples: Sequence[str], weights: Floats
 ) -> Floats:  # [b, m]
     found = block.statistic(entries, samples)(weights)
+    # Maps that are scored alike differ in the last bits of their sums: a tie, not an order.
+    size = np.abs(found).max(1, keepdims=True)
+    found = np.round(found / np.where(size > 0, size, 1.0), ALIKE)
     return found if block.higher_is_better else -found
 
 

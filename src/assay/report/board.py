@@ -65,6 +65,11 @@ class Board:
     panels: tuple[Panel, ...] = field(repr=False)
 
     @property
+    def environment(self) -> bool:
+        """Whether network and data were made for each other: they have one name."""
+        return self.key[0] == self.key[1]
+
+    @property
     def groups(self) -> int:
         """The largest number of groups any row rests on."""
         return max((int(r["n_groups"] or 0) for r in self.rows), default=0)
@@ -91,8 +96,7 @@ def build(key: Key, leaderboard: Leaderboard, manifest: Entry, reasons: Mapping[
     overall = tuple(
         sorted((o for o in leaderboard.overall if key_of(o) == key), key=lambda o: _place(o))
     )
-    present = {r["protocol"] for r in rows}
-    protocols = tuple(p for p in manifest["protocols"] if p in present)
+    protocols = _shown_protocols(rows, manifest)
     controls = {m: about.get("control", "") for m, about in manifest["methods"].items()}
     by_field = {(r["method"], r["protocol"]): r for r in rows}
     best = {p: _spread([r for r in rows if r["protocol"] == p]) for p in protocols}
@@ -116,6 +120,13 @@ def build(key: Key, leaderboard: Leaderboard, manifest: Entry, reasons: Mapping[
     return Board(key, protocols, rows, overall, left_out, lines, panels)
 
 
+def _shown_protocols(rows: Sequence[Entry], manifest: Entry) -> tuple[str, ...]:
+    """Those that apply to some method; where none does, all, so that the page says so."""
+    present = {r["protocol"] for r in rows}
+    applying = {r["protocol"] for r in rows if r["status"] != "n/a"}
+    return tuple(p for p in manifest["protocols"] if p in (applying or present))
+
+
 def number(value: float | None) -> float:
     """A number from a row; None is NaN."""
     return math.nan if value is None else float(value)
@@ -135,6 +146,8 @@ def marks_of(row: Entry) -> tuple[tuple[str, str], ...]:
         found.append(("maybe", "▽"))
     if row["status"] == "circular":
         found.append(("circular", "↻"))
+    if row["status"] == "upper_bound":
+        found.append(("bound", "≤"))
     if row.get("degenerate"):
         found.append(("degenerate", "∅"))
     if row.get("failed"):

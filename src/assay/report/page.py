@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
-from assay.report import board, checks, facts, gallery, traces, verdict
-from assay.report.board import Board, Key
+from assay.report import board, checks, facts, gallery, traces, truth, verdict
+from assay.report.board import Board, Key, Panel
 
 if TYPE_CHECKING:
     from assay.results import Results
@@ -31,6 +31,13 @@ class Section:
     variations: tuple[Variation, ...]
     gallery: gallery.Gallery | None
     checks: tuple[checks.CheckLine, ...]
+    truth: truth.Truth | None
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """One per protocol, but for those that the part on the truth shows."""
+        apart = self.truth.panels if self.truth else ()
+        return tuple(panel for panel in self.board.panels if panel not in apart)
 
     @property
     def traced(self) -> list[str]:
@@ -64,7 +71,7 @@ def render(results: "Results") -> str:
         manifest=manifest,
         title=manifest.get("title") or "Which attribution method can you trust here?",
         sections=sections,
-        overview=verdict.overview([(s.name, s.verdict) for s in sections]),
+        overview=_overview(sections),
         planned=planned,
         done=done,
         failures=facts.troubles(cells, "failed"),
@@ -85,6 +92,15 @@ def render(results: "Results") -> str:
     )
 
 
+def _overview(sections: Sequence[Section]) -> Markup:
+    """The answer for the networks that were asked about; environments where there are no others.
+
+    An environment is there to tell what protocols are worth; nobody wants its network explained.
+    """
+    asked = [s for s in sections if not s.board.environment] or sections
+    return verdict.overview([(s.name, s.verdict) for s in asked], len(sections) - len(asked))
+
+
 def _sections(results: "Results") -> Iterator[Section]:
     manifest = results.manifest
     ranked = results.leaderboard()
@@ -100,19 +116,22 @@ def _sections(results: "Results") -> Iterator[Section]:
     style = traces.styles(manifest["methods"])
     count = gallery.per_section(len(keys), len(manifest["methods"]))
     checked = checks.lines(results.checks)
+    trust = results.trust() if results.knowing else []
     several = len({k[:2] for k in keys}) < len(keys)
     for i, key in enumerate(keys):
         one = board.build(key, ranked, manifest, reasons)
         lines = [line.method for line in one.lines]
+        intervened, true_panels = truth.split(one, results.knowing)
         yield Section(
             f"s{i}",
             verdict.setting(one, several),
             one,
-            verdict.judge(one, manifest["methods"], _accuracy(manifest, one)),
+            verdict.judge(intervened, manifest["methods"], _accuracy(manifest, one)),
             traces.panels(curves.get(key, {}), lines, manifest["protocols"], style),
             tuple(variations(results.outcomes, key, lines)),
             gallery.build(results.store, manifest, key, _tips(results, key), count, lines),
             checks.of(checked, key),
+            truth.of(one, true_panels, trust, manifest["methods"]),
         )
 
 

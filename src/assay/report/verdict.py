@@ -26,6 +26,8 @@ class Verdict:
 def setting(board: Board, several_checkpoints: bool = False) -> str:
     """The name of a section."""
     dataset, model, checkpoint = board.key
+    if board.environment:
+        return dataset
     tail = f" ({checkpoint})" if several_checkpoints and checkpoint else ""
     return f"{dataset} · {model}{tail}"
 
@@ -103,8 +105,9 @@ def _span(entry: Mapping[str, Any]) -> str:
     return f" (95 % interval {low:.1f} to {high:.1f})" if known else ""
 
 
-def overview(verdicts: Sequence[tuple[str, Verdict]]) -> Markup:
-    """One sentence over several sections."""
+def overview(verdicts: Sequence[tuple[str, Verdict]], environments: int = 0) -> Markup:
+    """One sentence over several sections; so many environments beside them are not meant."""
+    aside = f", the environment{'' if environments == 1 else 's'} aside" if environments else ""
     wins: dict[str, list[str]] = {}
     for where, verdict in verdicts:
         for method in verdict.first:
@@ -114,11 +117,12 @@ def overview(verdicts: Sequence[tuple[str, Verdict]]) -> Markup:
     most = max(len(where) for where in wins.values())
     best = [m for m, where in wins.items() if len(where) == most]
     if most == len(verdicts):
-        where_to = "both settings" if most == 2 else f"all {most} settings"
-        return Markup("{} {} first in {}.").format(
-            names(best), "comes" if len(best) == 1 else "come", where_to
-        )
-    depends = Markup("The answer depends on the setting: ")
+        where_to = {1: f"on {verdicts[0][0]}", 2: "in both settings"}
+        return Markup("{} {} first {}{}.").format(
+            names(best), "comes" if len(best) == 1 else "come",
+            where_to.get(most, f"in all {most} settings"), aside,
+        )  # fmt: skip
+    depends = Markup("The answer depends on the setting{}: ").format(aside)
     if most == 1 and len(verdicts) > 3:
         return depends + f"no method comes first in more than one of {len(verdicts)}."
     if most == 1:

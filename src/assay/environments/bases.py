@@ -1,0 +1,94 @@
+"""What is planted on: the images of any dataset as pixels in [0, 1], or a blank canvas."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay import registry
+from assay.data.memory import as_dataset
+from assay.errors import InputError
+from assay.own import dataset_item
+from assay.types import Dataset, Pixels, Preprocess
+
+BLANK = 0.5  # the grey of the blank canvas: black and white can both be seen on it
+AS_THEY_ARE = Pixels((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Base:
+    """Images to plant on, some to train with and others to evaluate with.
+
+    Attributes:
+        training: Pixels in [0, 1] that the network sees while it is trained.
+        held_out: Pixels that it does not.
+        ids: Whose pixels the held-out ones are.
+        fingerprint: The content of the data they are from.
+    """
+
+    training: Tensor  # [N, 3, H, W]
+    held_out: Tensor  # [M, 3, H, W]
+    ids: tuple[str, ...]
+    fingerprint: str
+
+    @property
+    def mean(self) -> Tensor:  # [3, 1, 1]
+        """The mean colour."""
+        return self.training.mean((0, 2, 3))[:, None, None]
+
+
+def read_base(base: Any, size: int, train: int, held_out: int, seed: int) -> Base:
+    """The images of a base, cut in two by a draw of the seed.
+
+    Args:
+        base: `blank`; a dataset as a suite writes it, its path, a `Dataset`, or `(X, y)` with
+            pixels in [0, 1].
+        size: Pixels a side.
+        train: At most so many to train with.
+        held_out: So many others to evaluate with; of a small dataset at most half.
+        seed: Which ones.
+
+    Raises:
+        InputError: There are no two images, or they are not what was expected.
+    """
+    if isinstance(base, str) and base == "blank":
+        canvas = torch.full((1, 3, size, size), BLANK)
+        return Base(canvas, canvas, ("blank",), "blank")
+    dataset = _dataset(base)
+    if dataset.modality != "image" or len(dataset.ids) < 2:
+        raise InputError(
+            f"Expected `base` to hold at least two images, got {len(dataset.ids)} "
+            f"{dataset.modality}s in `{dataset.name}`."
+        )
+    order = torch.randperm(len(dataset.ids), generator=torch.Generator().manual_seed(seed))
+    ids = [dataset.ids[i] for i in order.tolist()]
+    cut = min(held_out, len(ids) // 2)
+    mine = ids[: cut + train]
+    pixels = _pixels(dataset, mine, size)
+    return Base(pixels[cut:], pixels[:cut], tuple(mine[:cut]), dataset.fingerprint)
+
+
+def _dataset(base: Any) -> Dataset:
+    if isinstance(base, str):
+        base = dataset_item(base)
+    if not isinstance(base, str | dict):
+        return as_dataset(base, "base")
+    name, options = registry.pick(base)
+    plugin = registry.get("dataset", name)
+    return as_dataset(plugin.function(**plugin.configure(options)), name)
+
+
+def _pixels(dataset: Dataset, ids: list[str], size: int) -> Tensor:  # [N, 3, size, size]
+    found = dataset.batch(ids, Preprocess(size, AS_THEY_ARE)).inputs.float()
+    if found.shape[2:] != (size, size) or found.shape[1] not in (1, 3):
+        raise InputError(
+            f"Expected images of {size} x {size} pixels in one or three channels, got "
+            f"{tuple(found.shape[1:])} from `{dataset.name}`. Say `size`, or crop them."
+        )
+    if float(found.min()) < 0 or float(found.max()) > 1:
+        raise InputError(
+            f"Expected pixels between 0 and 1 in `{dataset.name}`, got {float(found.min()):g} to "
+            f"{float(found.max()):g}. Give them before normalisation, bytes divided by 255."
+        )
+    return found.expand(-1, 3, -1, -1).contiguous()

@@ -1,0 +1,177 @@
+"""What is planted: pixels that alone decide the label, where they are, and parts of them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from assay.errors import InputError
+
+SHARE = 60 / 224  # of the square, as a share of the image's side, in M4 and SoCo
+BANDS = 7
+YELLOW = (1.0, 1.0, 0.0)
+
+# Ten digits of 3 x 5 pixels, row by row.
+GLYPHS = (
+    "### #.# #.# #.# ###", ".#. ##. .#. .#. ###", "### ..# ### #.. ###", "### ..# .## ..# ###",
+    "#.# #.# ### ..# ..#", "### #.. ### ..# ###", "### #.. ### #.# ###", "### ..# .#. .#. .#.",
+    "### #.# ### #.# ###", "### #.# ### ..# ###",
+)  # fmt: skip
+
+# (labels [B], places [B, 2]) -> colours [B, 3, H, W] in [0, 1], region [B, H, W] they stand in
+Paint = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Plant:
+    """Pixels painted over an image, by label and place.
+
+    Attributes:
+        classes: How many labels there are.
+        size: Pixels a side of the image.
+        side: Pixels a side of the planted square; `size` where the plant spans the image.
+        paint: From labels and places (the upper left corners) to colours and where they stand.
+        visible: The labels that show something: the others have no truth.
+        thickness: How thick the border of the plant is, as one of its parts.
+        rows: How many heights the label depends on: 1 where the place says nothing.
+    """
+
+    classes: int
+    size: int
+    side: int
+    paint: Paint
+    visible: tuple[int, ...]
+    thickness: int
+    rows: int = 1
+
+    def random_places(self, n: int, generator: torch.Generator) -> Tensor:  # [n, 2]
+        """Anywhere in the image."""
+        return torch.randint(0, self.size - self.side + 1, (n, 2), generator=generator)
+
+    def grid_places(self, n: int, shift: float = 0.0) -> Tensor:  # [n, 2]
+        """The points of a regular grid over the image, moved by a share of its mesh."""
+        across = math.ceil(math.sqrt(n))
+        index = torch.arange(n)
+        points = torch.stack([index // across, index % across], 1) + shift
+        return (points * (self.size - self.side) / across).long()
+
+
+def show(images: Tensor, colours: Tensor, region: Tensor) -> Tensor:  # [B, 3, H, W]
+    """The images with the colours where the region is."""
+    return torch.where(region[:, None], colours, images)
+
+
+def square_side(size: int, side: int | None) -> int:
+    """The side of the planted square: as told, or 60 pixels of 224 in proportion.
+
+    Raises:
+        InputError: It does not fit.
+    """
+    found = round(SHARE * size) if side is None else side
+    if found >= size:
+        raise InputError(f"Expected `patch` to be below `size`, {size}, got {found}.")
+    return found
+
+
+def patch(size: int, side: int) -> Plant:
+    """A yellow square where the label is 1, nothing where it is 0."""
+
+    def paint(labels: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        colours = torch.tensor(YELLOW)[:, None, None].expand(len(labels), 3, size, size)
+        return colours, _square(size, side, places) & (labels == 1)[:, None, None]
+
+    return Plant(2, size, side, paint, (1,), _thickness(side))
+
+
+def number(size: int, side: int, classes: int) -> Plant:
+    """A black square with the label in white digits.
+
+    Raises:
+        InputError: Two digits do not fit into the square, or are too few for the labels.
+    """
+    tiles = _tiles(side, classes)  # [classes, side, side]
+
+    def paint(labels: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        down, right = (torch.arange(size) - first[:, None] for first in places.unbind(1))
+        rows, columns = down.clamp(0, side - 1), right.clamp(0, side - 1)
+        grey = tiles[labels[:, None, None], rows[:, :, None], columns[:, None, :]]
+        return grey[:, None].expand(-1, 3, -1, -1), _square(size, side, places)
+
+    return Plant(classes, size, side, paint, tuple(range(classes)), _thickness(side))
+
+
+def stripes(size: int, classes: int, bands: int = BANDS) -> Plant:
+    """White bands: the k-th from the top where bit k of the label, from the lowest, is 1.
+
+    Raises:
+        InputError: The bits are too few for the labels, or the rows for the bands.
+    """
+    if classes > 2**bands:
+        raise InputError(f"Expected `classes` to be at most {2**bands}, got {classes}.")
+    if size < bands:
+        raise InputError(f"Expected `size` to be at least {bands}, one row a band, got {size}.")
+    edges = [size * band // bands for band in range(bands + 1)]
+    band_of = torch.bucketize(torch.arange(size), torch.tensor(edges[1:-1]), right=True)
+
+    def paint(labels: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        white = (labels[:, None] >> band_of) & 1 == 1  # [B, H]
+        colours = torch.ones(1, 3, 1, 1).expand(len(labels), 3, size, size)
+        return colours, white[:, :, None].expand(-1, -1, size)
+
+    visible = tuple(range(1, classes))
+    return Plant(classes, size, size, paint, visible, _thickness(size // bands), rows=8)
+
+
+def parts(region: Tensor, thickness: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """What is shown of a plant where only a part is, each `[B, H, W]`.
+
+    `half` is its left half, `border` its outermost pixels, `interior` the others, `quarter` a
+    random fourth of its pixels.
+    """
+    inside = F.pad(region[:, None].float(), [thickness] * 4)
+    interior = -F.max_pool2d(-inside, 2 * thickness + 1, stride=1)[:, 0] > 0
+    columns = region.mT.flatten(1)
+    first = (columns.cumsum(1) * 2 <= columns.sum(1, keepdim=True)) & columns
+    flat = region.flatten(1)
+    lots = torch.rand(flat.shape, generator=generator).masked_fill(~flat, 2.0)
+    place = lots.argsort(1).argsort(1)
+    quarter = (place < (flat.sum(1, keepdim=True) / 4).ceil()) & flat
+    return {
+        "half": first.reshape(region.mT.shape).mT,
+        "border": region & ~interior,
+        "interior": interior,
+        "quarter": quarter.reshape(region.shape),
+    }
+
+
+def _square(size: int, side: int, places: Tensor) -> Tensor:  # [B, H, W]
+    at = torch.arange(size)
+    rows, columns = (
+        (at >= first[:, None]) & (at < first[:, None] + side) for first in places.unbind(1)
+    )
+    return rows[:, :, None] & columns[:, None, :]
+
+
+def _thickness(side: int) -> int:
+    """Of a frame that takes about half of a square's pixels."""
+    return max(1, round(side * (1 - math.sqrt(0.5)) / 2))
+
+
+def _tiles(side: int, classes: int) -> Tensor:  # [classes, side, side]
+    if classes > 100:
+        raise InputError(f"Expected `classes` to be at most 100, two digits, got {classes}.")
+    scale = (side - 2) // 7
+    if scale < 1:
+        raise InputError(f"Expected `patch` to be at least 9, two digits in a frame, got {side}.")
+    glyphs = torch.tensor([[[c == "#" for c in row] for row in g.split()] for g in GLYPHS])
+    tiles = torch.zeros(classes, side, side)
+    top, left = (side - 5 * scale) // 2, (side - 7 * scale) // 2
+    for label in range(classes):
+        for n, digit in enumerate(divmod(label, 10)):
+            big = glyphs[digit].repeat_interleave(scale, 0).repeat_interleave(scale, 1)
+            start = left + 4 * scale * n
+            tiles[label, top : top + 5 * scale, start : start + 3 * scale] = big.float()
+    return tiles

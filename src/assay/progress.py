@@ -1,0 +1,32 @@
+"""A bar that shows how far long work has come, on standard error."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def bar(what: str, total: int, show: bool = True) -> Iterator[Callable[[int], None]]:
+    """A bar of `total` steps; what is given is called with how many were done."""
+    if not show or not total:
+        yield lambda steps: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        task = shown.add_task(what, total=total)
+        yield lambda steps: shown.advance(task, steps)

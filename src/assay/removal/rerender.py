@@ -1,0 +1,41 @@
+"""Re-rendering: an absent part is not painted, and what lies behind it is seen."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.errors import NotApplicable
+from assay.features import Features, parts_of
+from assay.registry import fill
+from assay.types import Batch, Parts
+
+
+@dataclass(frozen=True)
+class Rerender:
+    """The images of a batch, painted anew without what is absent."""
+
+    parts: Parts
+    batch: Batch
+
+    def __call__(self, features: Features, absent: Tensor, samples: Tensor) -> Tensor:
+        """The inputs of these samples without their absent parts."""
+        if not features.key.startswith("parts("):
+            if not bool((absent | ~features.valid[samples]).all()):
+                raise NotApplicable(
+                    f"The fill `rerender` paints images without whole parts, got units "
+                    f"`{features.key}`. Give `units: parts`."
+                )
+            # Everything is gone, whatever the units: then no part is there.
+            absent = absent.new_ones(len(absent), len(self.parts.names))
+        painted = [
+            self.parts.without(self.batch.ids[b], frozenset(row.nonzero().flatten().tolist()))
+            for b, row in zip(samples.tolist(), absent.cpu(), strict=True)
+        ]
+        return torch.stack(painted).to(self.batch.inputs)
+
+
+@fill("rerender", title="Painted without the part")
+def rerender(batch: Batch) -> Rerender:
+    """What the painter paints where a part is absent: whatever lies behind it, never a patch."""
+    return Rerender(parts_of(batch, "parts to leave out, as the fill `rerender` does,"), batch)

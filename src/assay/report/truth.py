@@ -1,0 +1,100 @@
+"""Where the truth is known: who finds it, and which protocols agree with it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from markupsafe import Markup
+
+from assay.report import charts
+from assay.report.board import Board, Entry, Panel, key_of, number
+from assay.report.charts import shown
+from assay.report.verdict import names
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the truth says of one section."""
+
+    answer: Markup
+    panels: tuple[Panel, ...]  # of the protocols that know it
+    trust: Markup  # a chart, or nothing where too few methods were run
+    rests_on: str  # what that chart rests on
+
+
+def split(board: Board, knowing: Collection[str]) -> tuple[Board, tuple[Panel, ...]]:
+    """The board without the protocols that know the truth, where there are others, and these."""
+    panels = tuple(p for p in board.panels if p.protocol in knowing)
+    others = tuple(r for r in board.rows if r["protocol"] not in knowing)
+    return (replace(board, rows=others) if others else board), panels
+
+
+def of(
+    board: Board,
+    panels: Sequence[Panel],
+    trust: Sequence[Mapping[str, Any]],
+    methods: Mapping[str, Mapping[str, Any]],
+) -> Truth | None:
+    """What is known of the truth in a section; None where it has none.
+
+    Args:
+        board: The whole board of the section.
+        panels: Those of its protocols that know the truth.
+        trust: How far the other protocols agree with the truth, of all sections.
+        methods: What the manifest says of each method.
+    """
+    if not panels:
+        return None
+    rows = [r for r in board.rows if r["protocol"] == panels[0].protocol]
+    mine = [row for row in trust if key_of(row) == board.key and row["correlation"] is not None]
+    mine.sort(key=lambda row: -row["correlation"])
+    return Truth(_answer(rows, methods), tuple(panels), _chart(mine), _rests_on(mine))
+
+
+def _answer(rows: Sequence[Entry], methods: Mapping[str, Mapping[str, Any]]) -> Markup:
+    found = [r for r in rows if r["rank"] is not None and not methods[r["method"]].get("control")]
+    if not found:
+        return Markup("No method could be ranked by the truth here.")
+    best = min(r["rank"] for r in found)
+    first = [r for r in found if r["rank"] == best]
+    score = ", ".join(shown(number(r["mean"])) for r in first)
+    verb = "comes first of the methods" if len(first) == 1 else "tie for first of the methods"
+    return Markup("By {}, {} {} ({}).").format(
+        rows[0]["protocol"], names([r["method"] for r in first]), verb, score
+    )
+
+
+def _chart(trust: Sequence[Mapping[str, Any]]) -> Markup:
+    if not trust:
+        return Markup("")
+    estimates = [
+        charts.Estimate(
+            label=row["protocol"],
+            mean=row["correlation"],
+            low=number(row["low"]),
+            high=number(row["high"]),
+            kind="method",
+            numbers=f"{row['correlation']:.2f}  {_interval(row)}",
+            title=f"{row['protocol']} orders {len(row['methods'])} methods as {row['truth']} does: "
+            f"rank correlation {row['correlation']:.2f} {_interval(row)}",
+        )
+        for row in trust
+    ]
+    return charts.forest(
+        estimates,
+        {"zero": 0.0},
+        title=f"Which protocols order the methods as {trust[0]['truth']} does",
+        direction="rank correlation with the order by truth →",
+    )
+
+
+def _rests_on(trust: Sequence[Mapping[str, Any]]) -> str:
+    if not trust:
+        return ""
+    counts = sorted({len(row["methods"]) for row in trust})
+    some = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
+    return f"{some} methods without the controls, {max(row['n'] for row in trust)} samples"
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    return "" if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"

@@ -1,0 +1,1 @@
+"""Networks trained here, because what they use must be known."""

@@ -1,0 +1,85 @@
+"""Training a small network on samples made as they are asked for; kept for the next time."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from assay.models.weights import load_weights
+from assay.progress import bar
+from assay.types import Model
+
+# (how many, generator) -> inputs [B, ...] and labels [B]
+Draw = Callable[[int, torch.Generator], tuple[Tensor, Tensor]]
+
+_TRAINED: dict[str, dict[str, Tensor]] = {}  # weights by what they were trained as, in this process
+
+
+def train_once(key: str, net: nn.Module, train: Callable[[], None], cache: Path | None) -> None:
+    """Bring a network to its trained weights: known here, kept in `cache`, or by training.
+
+    Args:
+        key: What identifies the result: the untrained network, the data, the settings.
+        net: The network, changed in place.
+        train: Trains it.
+        cache: A folder where weights are looked for and left; None: they live in this process.
+    """
+    path = None if cache is None else cache / f"{key}.safetensors"
+    if key in _TRAINED:
+        net.load_state_dict(_TRAINED[key])
+    elif path is not None and path.is_file():
+        load_weights(net, path)
+    else:
+        train()
+    _TRAINED[key] = {name: value.detach().clone() for name, value in net.state_dict().items()}
+    if path is not None and not path.is_file():
+        _write(_TRAINED[key], path)
+
+
+def train(
+    model: Model,
+    draw: Draw,
+    *,
+    steps: int,
+    batch: int = 64,
+    rate: float = 1e-2,
+    seed: int = 0,
+    what: str = "training",
+    progress: bool = True,
+) -> None:
+    """Cross-entropy on fresh samples at every step, AdamW, one cycle of the learning rate.
+
+    With the same seed, samples and number of threads the weights are the same. Weights that take no
+    gradient stay; the network is left in eval mode.
+    """
+    net = model.net
+    weights = [p for p in net.parameters() if p.requires_grad]
+    if not weights or steps < 1:
+        net.eval()
+        return
+    optimiser = torch.optim.AdamW(weights, lr=rate, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps)
+    generator = torch.Generator().manual_seed(seed)
+    net.train()
+    with torch.enable_grad(), bar(what, steps, progress) as done:
+        for _ in range(steps):
+            inputs, labels = draw(batch, generator)
+            logits = model.logits(inputs.to(model.device))
+            loss = F.nll_loss(model.log_probs(logits), labels.to(model.device))
+            optimiser.zero_grad()
+            torch.autograd.backward(loss)
+            optimiser.step()
+            schedule.step()
+            done(1)
+    net.eval()
+
+
+def _write(weights: dict[str, Tensor], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(f".{os.getpid()}.part")
+    save_file({name: value.contiguous() for name, value in weights.items()}, new)
+    new.replace(path)
