@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assay.errors import PrerequisiteError
 from assay.ranking.resampling import Floats
 from assay.reduce import spearman
 from assay.studies import lab_real
@@ -33,6 +34,7 @@ from assay.studies.claims import (
 from assay.studies.lab_claims import CLAIMS as CLAIMS
 from assay.studies.lab_claims import GAMMA
 from assay.studies.lab_runs import MODULO_TABLE, PAPERS_METRICS, SUITES, TABLE, read
+from assay.studies.rashomon import rashomon
 from assay.studies.soco_numbers import how, means
 
 if TYPE_CHECKING:
@@ -249,7 +251,19 @@ def curves_cross(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, effects, SETTING)]
 
 
+def some_ignore_the_centre(claim: Claim, study: Study) -> list[Row]:
+    """1: networks that are equally right look at different things."""
+    found = [rashomon(study.seed + i) for i in range(max(claim.n, study.trials))]
+    if not all(one.whole == 1 for one in found):
+        raise PrerequisiteError("Expected every network to learn the two images; train longer.")
+    share = replicates("share", [float(one.ignores_the_centre) for one in found])
+    both = sum(one.centre == one.edge == 1 for one in found)
+    note = f"{both} of {len(found)} use both objects; the paper shows one network"
+    return [make_row(claim, [share], SETTING, note=note)]
+
+
 TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
+    "attributionlab.1": some_ignore_the_centre,
     "attributionlab.2": right_places_wrong_signs,
     "attributionlab.3": segments_decide,
     "attributionlab.4": baselines_decide,
