@@ -134,7 +134,8 @@ class Results:
         """How far each protocol's order of the methods agrees with the order by truth.
 
         Args:
-            truth: The label of the protocol that knows the truth; else the first of this run.
+            truth: The label of the protocol that knows the truth; else the first of this run that
+                ranks the methods of a dataset.
             **options: `level`, `resamples`, `seed`.
         """
         from assay.ranking.trust import trust
@@ -147,7 +148,7 @@ class Results:
             )
         return trust(
             self.scores,
-            truth or knowing[0],
+            truth or knowing,
             [label for label in self.manifest["protocols"] if label not in knowing],
             controls=[label for label, m in self.manifest["methods"].items() if m["control"]],
             outcomes=self.outcomes,

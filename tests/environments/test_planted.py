@@ -89,10 +89,15 @@ def test_parts_are_what_their_names_say(plant):
 
 
 def test_places_of_the_grid_are_m4s():
-    places = plants.patch(224, 60).grid_places(2500)
+    """All 2,500 of them, in another order, so that the first of them lie all over the image."""
+    places = plants.patch(224, 60).grid_places(2500, torch.Generator())
     expected = [[int((i // 50) * 3.28), int((i % 50) * 3.28)] for i in range(2500)]
-    assert places.tolist() == expected
+    assert sorted(places.tolist()) == sorted(expected)
     assert int(places.max()) == 160
+    first = plants.patch(224, 60).grid_places(40, torch.Generator())
+    assert torch.equal(first, places[:40])
+    assert int(first.amin(0).max()) < 30
+    assert int(first.amax(0).min()) > 130
 
 
 # --- proof of use ---------------------------------------------------------------------------------

@@ -93,3 +93,15 @@ def test_two_methods_have_no_order():
 def test_an_unknown_truth_is_named():
     with pytest.raises(InputError, match="`synscore`"):
         trust(arrow(lines(range(6), range(6))), "synscore", ["deletion"])
+
+
+def test_the_first_truth_that_ranks_is_taken():
+    """Where the truth is an upper bound, F1 ranks nobody and the next protocol judges."""
+    rows = lines(range(6), range(6))
+    rows += [{**row, "protocol": "pointing_game"} for row in rows if row["protocol"] == "truth_f1"]
+    for row in rows:
+        if row["protocol"] == "truth_f1":
+            row["status"] = "upper_bound"
+    (found,) = trust(arrow(rows), ["truth_f1", "pointing_game"], ["deletion"])
+    assert found["truth"] == "pointing_game"
+    assert trust(arrow(rows), "truth_f1", ["deletion"]) == []

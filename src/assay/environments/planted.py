@@ -296,9 +296,9 @@ def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Pr
     rows = torch.randperm(len(base.held_out), generator=generator)[
         torch.arange(n) % len(base.held_out)
     ]
-    shift = float(torch.rand((), generator=generator)) if seed else 0.0
     labels = _dealt(plant.visible, n, generator)
-    colours, region = plant.paint(labels, plant.grid_places(n, shift))
+    places = plant.grid_places(n, torch.Generator().manual_seed(seed))
+    colours, region = plant.paint(labels, places)
     clean = base.held_out[rows]
     planted = as_dataset((_normalised(pixels, show(clean, colours, region)), labels, region))
     ids = tuple(f"{seed}-{i}" for i in range(n))

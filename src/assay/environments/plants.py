@@ -10,6 +10,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 
+ACROSS = 50  # places along a side where samples are evaluated, as M4 has them
 SHARE = 60 / 224  # of the square, as a share of the image's side, in M4 and SoCo
 BANDS = 7
 YELLOW = (1.0, 1.0, 0.0)
@@ -51,12 +52,12 @@ class Plant:
         """Anywhere in the image."""
         return torch.randint(0, self.size - self.side + 1, (n, 2), generator=generator)
 
-    def grid_places(self, n: int, shift: float = 0.0) -> Tensor:  # [n, 2]
-        """The points of a regular grid over the image, moved by a share of its mesh."""
-        across = math.ceil(math.sqrt(n))
-        index = torch.arange(n)
-        points = torch.stack([index // across, index % across], 1) + shift
-        return (points * (self.size - self.side) / across).long()
+    def grid_places(self, n: int, generator: torch.Generator) -> Tensor:  # [n, 2]
+        """Points of M4's grid over the image in a drawn order: more of them begin alike."""
+        rounds = [torch.randperm(ACROSS**2, generator=generator) for _ in range(-(-n // ACROSS**2))]
+        index = torch.cat(rounds)[:n]
+        points = torch.stack([index // ACROSS, index % ACROSS], 1)
+        return (points * (self.size - self.side) / ACROSS).long()
 
 
 def show(images: Tensor, colours: Tensor, region: Tensor) -> Tensor:  # [B, 3, H, W]

@@ -24,7 +24,7 @@ ALIKE = 10  # digits in which scores that are equal agree
 
 def trust(
     scores: pa.Table,
-    truth: str,
+    truth: str | Sequence[str],
     judged: Sequence[str],
     *,
     controls: Sequence[str] = (),
@@ -41,7 +41,8 @@ def trust(
 
     Args:
         scores: The `scores` of a run.
-        truth: The label of the protocol that knows the truth.
+        truth: The label of the protocol that knows the truth; of several, the first that ranks
+            enough methods of a dataset and model.
         judged: The labels of the protocols that are held against it.
         controls: Labels of methods that are left out.
         outcomes: What protocols that judge whole sets judge by.
@@ -53,12 +54,16 @@ def trust(
         One row per dataset, model and protocol: Spearman's `correlation` over the methods, `low`
         and `high` (None below 10 groups), the `methods` it rests on and the number of samples `n`.
     """
-    if truth not in scores["protocol"].to_pylist():
-        raise InputError(f"Expected the run to hold the protocol `{truth}`, found no such scores.")
+    knowing = [truth] if isinstance(truth, str) else truth
+    if not set(knowing) & set(scores["protocol"].to_pylist()):
+        raise InputError(
+            f"Expected the run to hold the protocol `{knowing[0]}`, found no such scores."
+        )
     rows = []
     for _, same_model in groupby(read_blocks(scores, outcomes), key=model_of):
         blocks = {block.protocol: block for block in same_model}
-        reference = blocks.get(truth)
+        able = (blocks[label] for label in knowing if label in blocks)
+        reference = next((b for b in able if len(b.ranked) >= FEWEST_METHODS), None)
         for name in judged:
             if reference is not None and name in blocks:
                 found = _row(reference, blocks[name], controls, level, resamples, seed)

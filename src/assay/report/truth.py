@@ -45,7 +45,9 @@ def of(
     """
     if not panels:
         return None
-    rows = [r for r in board.rows if r["protocol"] == panels[0].protocol]
+    ranking = {r["protocol"] for r in board.rows if r["rank"] is not None}
+    first = next((p for p in panels if p.protocol in ranking), panels[0])
+    rows = [r for r in board.rows if r["protocol"] == first.protocol]
     mine = [row for row in trust if key_of(row) == board.key and row["correlation"] is not None]
     mine.sort(key=lambda row: -row["correlation"])
     return Truth(_answer(rows, methods), tuple(panels), _chart(mine), _rests_on(mine))
