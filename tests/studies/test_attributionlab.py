@@ -6,6 +6,7 @@ import torch
 
 import assay
 from assay.studies import attributionlab, lab_runs, lab_tables
+from assay.studies.lab_units import true_patches
 from assay.studies.setting import Study
 from assay.studies.shelf import claims_of, published
 
@@ -33,7 +34,7 @@ def test_what_the_printed_ranks_say(ranks, expected):
 
 def test_the_true_patches_are_units():
     batch = assay.environment("multi_color_sum", size=64).batch(3)
-    units = lab_runs.true_patches(batch)
+    units = true_patches(batch)
     for b in range(3):
         coloured = batch.truth[b] != 0
         inside = units.index[b][coloured]

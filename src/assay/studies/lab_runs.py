@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-from scipy import ndimage
-
-from assay.errors import NotApplicable
-from assay.features import Features
 from assay.spec import Spec, make_suite
-from assay.types import Batch
 
 if TYPE_CHECKING:
     from assay.studies.reading import Reading
@@ -32,8 +25,7 @@ PAPERS_METRICS = ("insertion", "deletion", "sensitivity_n")
 SHARES = (0.001, 0.01, 0.1, 0.3, 0.6, 0.9)
 SUBSETS = 30  # of each share; the paper takes 100
 SMALL = 64  # pixels a side where every protocol is tried
-PATCHES = "assay.studies.lab_runs:true_patches"
-LIKE_ONE = 5  # pixels: gaps up to this wide belong to a patch
+PATCHES = "assay.studies.lab_units:true_patches"
 
 # The rows of the paper's tables; those with a star begin at the true background.
 TABLE = (
@@ -172,19 +164,3 @@ SUITES: dict[str, Callable[[Study, str], Spec]] = {
 def read(part: str, study: Study, name: str) -> Reading:
     """What a run gave; what of it is missing is run."""
     return study.read(part, name, SUITES[part](study, name))
-
-
-def true_patches(batch: Batch) -> Features:
-    """The patches themselves as units, and the background: the best segments there can be."""
-    if batch.truth is None:
-        raise NotApplicable("The true patches are known where the truth is.")
-    labels = []
-    for truth in batch.truth.cpu().numpy():
-        side = max(2, round(LIKE_ONE * truth.shape[0] / 224))
-        filled = ndimage.binary_closing(np.pad(truth != 0, side), np.ones((side, side)))
-        labels.append(ndimage.label(filled[side:-side, side:-side])[0])
-    index = torch.from_numpy(np.stack(labels)).long().to(batch.inputs.device)
-    numbers = index.flatten(1).amax(1) + 1
-    count = int(numbers.max())
-    exist = torch.arange(count, device=index.device) < numbers[:, None]
-    return Features("true patches", batch.map_shape, count, exist, index=index)

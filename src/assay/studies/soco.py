@@ -293,7 +293,16 @@ CHOSEN = {
     "clean": "Half of the features have weight zero, absent ones are drawn anew",
 }
 
+
+def each_wins_at_home(claim: Claim, study: Study) -> list[Row]:
+    """3: crafted methods on planted labels; it trains networks, which needs torch."""
+    from assay.studies.soco_planted import each_wins_at_home
+
+    return each_wins_at_home(claim, study)
+
+
 TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
+    "soco.3": each_wins_at_home,
     "soco.6": blind_to_magnitude,
     "soco.7": synthetic_soundness,
     "soco.8": synthetic_completeness,
