@@ -269,7 +269,9 @@ def report(
 
 @app.command()
 def claims(
-    paper: Annotated[str | None, typer.Option(help="Only one paper's: soco.")] = None,
+    paper: Annotated[
+        str | None, typer.Option(help="Only one paper's: soco, attributionlab.")
+    ] = None,
     run_id: Annotated[
         str | None, typer.Option("--run", help="Run a claim, soco.12, or all of a paper, soco.")
     ] = None,
@@ -278,7 +280,7 @@ def claims(
         Path | None, typer.Option(help="For --run: the folder with cifar10/ and weights/.")
     ] = None,
     out: OutOption = Path("assay-claims"),
-    n: Annotated[int | None, typer.Option(min=2, help="Images; else 5000.")] = None,
+    n: Annotated[int | None, typer.Option(min=2, help="Images; else as many as usual.")] = None,
     trials: Annotated[int | None, typer.Option(min=2, help="Synthetic draws; else 20.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything random; else 0.")] = None,
     device: DeviceOption = None,

@@ -75,8 +75,9 @@ def run_claims(
         as_json: Print rows for programs.
         **how: Fields of the study: `n`, `trials`, `seed`, `device`, `workers`, `micro_batch`.
     """
-    from assay.studies.setting import Study, run_study
+    from assay.studies.setting import Study, run_study, usual_n
 
+    how["n"] = how["n"] or usual_n(name.partition(".")[0])
     study = Study.cifar(data, out, **how)
     if dry_run:
         from assay.commands.printing import forecast_table

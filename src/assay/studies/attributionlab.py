@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from assay.studies.setting import Study
 
 COARSE = ("gradcam", "iba", "extremal_perturbation")
+USUAL_N = 100  # images, unless told otherwise
 NEARLY = 0.99
 # The paper gives neither the weights of its redundant channels nor a temperature.
 SETTING: Setting = "stand-in"
@@ -296,9 +297,23 @@ TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
 }
 
 
-def parts_of(claims: Iterable[str]) -> dict[str, Callable[[Study, str], Spec]]:
-    """The runs that claims rest on, with what makes their suites."""
-    return dict(SUITES) if set(claims) & set(TESTS) else {}
+RESTS_ON = {
+    ("modulo", "modulo"): (8, 9, 10, 14),
+    ("colors", UNSEEN): (2, 3, 4, 5, 6, 7, 11, 13, 14, 15),
+    ("colors", SEEN): (7,),
+    ("metrics", "softmax-unseen-uniform"): (12,),
+    ("metrics", "softmax-seen-uniform"): (12,),
+}
+
+
+def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
+    """The suites of the runs that claims rest on, by their folders."""
+    wanted = set(claims)
+    return {
+        f"{part}-{name}": SUITES[part](study, name)
+        for (part, name), mine in RESTS_ON.items()
+        if wanted & {f"attributionlab.{number}" for number in mine}
+    }
 
 
 if __name__ == "__main__":

@@ -158,6 +158,12 @@ def _require_files(*paths: Path) -> None:
             )
 
 
+def usual_n(paper: str) -> int:
+    """How many images a paper's claims are tried on, unless told otherwise."""
+    n: int = module_of(paper).USUAL_N
+    return n
+
+
 def run_study(name: str, study: Study) -> tuple[list[Row], Path]:
     """Run `soco` or `soco.12`, write the results, and give the rows of these claims.
 
@@ -179,21 +185,19 @@ def run_study(name: str, study: Study) -> tuple[list[Row], Path]:
 
 def forecasts(name: str, study: Study) -> dict[str, Forecast]:
     """What the runs of `soco` or `soco.12` would cost, by their folders."""
-    study.require_networks()
     paper, claims = chosen(name)
-    parts = module_of(paper).parts_of([claim.id for claim in claims])
-    found = {}
-    for part, suite_of in parts.items():
-        for model in study.models:
-            found[f"{part}-{model}"] = dry_run(
-                suite_of(study, model),
-                study.out / f"{part}-{model}",
-                workers=study.workers,
-                device=study.device,
-                micro_batch=study.micro_batch,
-                time_it=False,
-            )
-    return found
+    suites = module_of(paper).suites_of([claim.id for claim in claims], study)
+    return {
+        folder: dry_run(
+            suite,
+            study.out / folder,
+            workers=study.workers,
+            device=study.device,
+            micro_batch=study.micro_batch,
+            time_it=False,
+        )
+        for folder, suite in suites.items()
+    }
 
 
 def main(paper: str) -> None:
@@ -211,6 +215,7 @@ def main(paper: str) -> None:
     names, dry = told.pop("claims"), told.pop("dry_run")
     try:
         kind = Study.imagenet if told.pop("imagenet") else Study.cifar
+        told["n"] = told["n"] or usual_n(paper)
         study = kind(told.pop("data"), told.pop("out"), **told)
         for name in names:
             lines = _counted(name, study) if dry else _found(name, study)

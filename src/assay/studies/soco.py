@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from assay.spec import Spec
     from assay.studies.setting import Study
 
+USUAL_N = 5000  # images, unless told otherwise
 SAME = 1e-3  # the share of answers that rounding may change
 
 # --- the claims -----------------------------------------------------------------------------------
@@ -325,10 +326,16 @@ RESTS_ON = {
 }
 
 
-def parts_of(claims: Iterable[str]) -> dict[str, Callable[[Study, str], Spec]]:
-    """The runs that claims rest on, with what makes their suites."""
+def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
+    """The suites of the runs that claims rest on, by their folders."""
     wanted = set(claims)
-    return {part: SUITES[part] for part, mine in RESTS_ON.items() if wanted & set(mine)}
+    study.require_networks()
+    return {
+        f"{part}-{model}": SUITES[part](study, model)
+        for part, mine in RESTS_ON.items()
+        if wanted & set(mine)
+        for model in study.models
+    }
 
 
 if __name__ == "__main__":
