@@ -30,6 +30,14 @@ def empty(model, batch):
 def everywhere(model, batch):
     return 1 + torch.rand_like(batch.truth)
 
+def crash(model, batch):
+    raise RuntimeError("index 7 is out of bounds")
+
+def sometimes_nan(model, batch):
+    maps = batch.truth.clone()
+    maps[0] = float("nan")
+    return maps
+
 def signless(model, batch):
     return batch.truth.clamp(min=0)
 """
@@ -131,3 +139,18 @@ def test_the_text_ends_with_what_it_does_not_say(tmp_path, own, monkeypatch):
     found = CliRunner().invoke(app, ["check", own("empty"), "--samples", "2", "--sizes", "32"])
     assert "empty: REFUTED on 7 of 7 environments" in found.stdout
     assert (tmp_path / "assay-check" / "empty.png").is_file()
+
+
+@pytest.mark.parametrize("name", ["crash", "sometimes_nan"])
+def test_a_method_that_fails_is_not_passed(tmp_path, own, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    few = ["--samples", "2", "--sizes", "32"]
+    found = CliRunner().invoke(app, ["check", own(name), *few])
+    assert found.exit_code == 3
+    assert f"{name}: FAILED" in found.stdout
+    assert f"{name}: not refuted" not in found.stdout
+    found = CliRunner().invoke(app, ["check", own("crash"), "--json", *few])
+    assert found.exit_code == 3
+    (row,) = json.loads(found.stdout)
+    assert "index 7 is out of bounds" in row["reason"]
+    assert set(row) >= FIELDS

@@ -65,6 +65,7 @@ class Verdict:
     method: str
     rows: tuple[Judged, ...]
     missing: str = ""  # why it was not tried anywhere
+    failed: str = ""  # its first error, where it failed
 
     @property
     def refuted(self) -> bool:
@@ -106,12 +107,14 @@ class Evidence:
         """Signed maps are held against the truth of each sign, others against the smooth one."""
         everywhere = self.results.manifest["datasets"]
         tried = [e for e in everywhere if (method, e, "overall", "f1") in self.numbers]
+        mine = [c for c in self.results.cells if c["method"] == method]
+        failed = next((c["message"] for c in mine if c["status"] == "failed"), "")
         if not tried:
-            said = [c["message"] for c in self.results.cells if c["method"] == method]
-            return Verdict(method, (), said[0] if said else "It gave no maps.")
+            said = failed or next((c["message"] for c in mine), "It gave no maps.")
+            return Verdict(method, (), said, failed)
         signed = any(bool((self.maps(method, e) < 0).any()) for e in tried)
         rows = [self._judge(method, e, side, gamma) for e in tried for side in _sides(e, signed)]
-        return Verdict(method, tuple(rows))
+        return Verdict(method, tuple(rows), failed=failed)
 
     def _judge(self, method: str, environment: str, side: Side, gamma: float) -> Judged:
         precision, recall = (

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from assay.errors import InputError
@@ -16,6 +17,13 @@ from assay.refutation import Evidence, Judged, Verdict, refute
 from assay.store import file_name
 
 LAST = "refuted on a designed network; this does not measure faithfulness on yours."
+FAILED = 3  # the exit code where a method failed
+HINTS = {
+    "empty maps": "no value anywhere: of a path method, too few steps; these networks change only "
+    "near whole colours",
+    "wrong baseline": "with the environment's own, `given`, it is not refuted here",
+    "signs flipped": "the negated map is not refuted",
+}
 # What is tried where nobody names a method: cheap, one of each family.
 USUAL = ("saliency", "input_x_gradient", "integrated_gradients", "deepshap", "lrp", "gradcam")
 
@@ -40,14 +48,29 @@ def check_methods(
         )  # fmt: skip
         saved = {} if pictures is None else _save(verdicts, evidence, pictures)
     if as_json:
-        rows = [json.dumps(asdict(row)) for verdict in verdicts for row in verdict.rows]
-        print("[" + ",\n ".join(rows) + "]")
-        return
+        print("[" + ",\n ".join(json.dumps(one) for v in verdicts for one in _objects(v)) + "]")
+        return _end(verdicts)
     for verdict in verdicts:
         for line in (*_said(verdict), *(f"  picture: {p}" for p in saved.get(verdict.method, ()))):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
-    none = "" if any(v.refuted for v in verdicts) else "not "
-    console.print(f"\n{none}{LAST}", markup=False, highlight=False, soft_wrap=True)
+    if any(v.rows for v in verdicts):
+        none = "" if any(v.refuted for v in verdicts) else "not "
+        console.print(f"\n{none}{LAST}", markup=False, highlight=False, soft_wrap=True)
+    _end(verdicts)
+
+
+def _end(verdicts: Sequence[Verdict]) -> None:
+    """A method that failed was not judged: the exit code says so."""
+    if any(verdict.failed for verdict in verdicts):
+        raise typer.Exit(FAILED)
+
+
+def _objects(verdict: Verdict) -> list[dict[str, Any]]:
+    """What programs read; of a method that gave no map, why."""
+    if verdict.rows:
+        return [asdict(row) for row in verdict.rows]
+    empty = dict.fromkeys(field.name for field in fields(Judged))
+    return [{**empty, "method": verdict.method, "refuted": False, "reason": verdict.missing}]
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -58,8 +81,11 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 def _said(verdict: Verdict) -> list[str]:
     if not verdict.rows:
-        return [f"{verdict.method}: not tried. {verdict.missing}"]
+        how = "FAILED" if verdict.failed else "not tried"
+        return [f"{verdict.method}: {how}. {verdict.missing}"]
     worst = verdict.worst
+    if verdict.failed:
+        return [f"{verdict.method}: FAILED on some samples. {verdict.failed}"]
     if not verdict.refuted:
         return [f"{verdict.method}: not refuted", f"  lowest: {_numbers(worst)}"]
     everywhere = {row.environment for row in verdict.rows}
@@ -71,7 +97,8 @@ def _said(verdict: Verdict) -> list[str]:
             by_reason.setdefault(row.reason, []).append(row)
     for reason, rows in by_reason.items():
         lowest = min(rows, key=lambda row: row.f1)
-        lines.append(f"  {reason}, {len(rows)} x; lowest: {_numbers(lowest)}")
+        hint = f" ({HINTS[reason]})" if reason in HINTS else ""
+        lines.append(f"  {reason}{hint}, {len(rows)} x; lowest: {_numbers(lowest)}")
     return lines
 
 

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from assay.errors import InputError
+from assay.ranking.trust import FEWEST_METHODS
 from assay.results import load
 
 
@@ -21,6 +23,11 @@ def print_trust(
     if as_json:
         print(json.dumps(rows, indent=1))
         return
+    if not rows:
+        raise InputError(
+            f"Expected at least {FEWEST_METHODS} methods beside the controls that the truth and "
+            f"another protocol rank: fewer have no order to compare."
+        )
     for where in dict.fromkeys((row["dataset"], row["truth"]) for row in rows):
         mine = [row for row in rows if (row["dataset"], row["truth"]) == where]
         title = f"{where[0]}: order of {len(mine[0]['methods'])} methods against that by {where[1]}"
@@ -33,3 +40,4 @@ def print_trust(
             ends = "" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
             table.add_row(escape(row["protocol"]), value, ends, str(row["n"]))
         console.print(table)
+    console.print("Intervals are over the samples; other methods may give other correlations.")
