@@ -6,6 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import assay
 from assay.cli import app
 from assay.errors import InputError
 from assay.refutation import SIDES, refute
@@ -36,6 +37,17 @@ def crash(model, batch):
 def sometimes_nan(model, batch):
     maps = batch.truth.clone()
     maps[0] = float("nan")
+    return maps
+
+def constant(model, batch):
+    return batch.truth.clone()
+
+def oracle(model, batch):
+    return -batch.truth
+
+def hardly_signed(model, batch):
+    maps = batch.truth.clamp(min=0)
+    maps[:, 0, 0] -= 1e-12
     return maps
 
 def signless(model, batch):
@@ -132,12 +144,12 @@ def test_json_has_the_fields_programs_read(tmp_path, own):
 def test_the_text_ends_with_what_it_does_not_say(tmp_path, own, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(app, ["check", own("exact"), "--samples", "2", "--sizes", "32"])
-    assert found.stdout.rstrip().endswith(
-        "refuted on a designed network; this does not measure faithfulness on yours."
-    )
-    assert "exact: not refuted" in found.stdout
+    last = "refuted on a designed network; this does not measure faithfulness on yours."
+    assert found.stdout.rstrip().split("\n")[-1] == f"not {last}"
+    assert "exact: not refuted on 7 environments" in found.stdout
     found = CliRunner().invoke(app, ["check", own("empty"), "--samples", "2", "--sizes", "32"])
     assert "empty: REFUTED on 7 of 7 environments" in found.stdout
+    assert found.stdout.rstrip().split("\n")[-1] == last
     assert (tmp_path / "assay-check" / "empty.png").is_file()
 
 
@@ -154,3 +166,53 @@ def test_a_method_that_fails_is_not_passed(tmp_path, own, monkeypatch, name):
     (row,) = json.loads(found.stdout)
     assert "index 7 is out of bounds" in row["reason"]
     assert set(row) >= FIELDS
+
+
+def test_a_users_names_do_not_replace_the_controls(tmp_path, own):
+    verdicts, _ = small([own("constant"), own("oracle")], tmp_path / "run")
+    assert not verdicts["constant"].refuted
+    assert verdicts["constant"].worst.f1_constant < 0.5
+    assert {r.reason for r in verdicts["oracle"].rows if r.refuted} == {"signs flipped"}
+
+
+def test_the_controls_themselves_are_refuted(tmp_path):
+    verdicts, _ = small(["random", "constant"], tmp_path)
+    assert all(verdict.refuted for verdict in verdicts.values())
+
+
+def test_rounding_is_no_sign(tmp_path, own):
+    verdicts, _ = small([own("hardly_signed")], tmp_path / "run")
+    assert {row.truth for row in verdicts["hardly_signed"].rows} == {"overall", "positive_smooth"}
+    assert not verdicts["hardly_signed"].refuted
+
+
+def test_every_segmentation_may_be_the_cure(tmp_path):
+    _, evidence = small([{"lime": {"samples": 20}}], tmp_path)
+    ((_, cures),) = evidence.cures.items()
+    assert [option for option, _ in cures] == ["fill", "units", "units"]
+
+
+def test_what_is_told_is_not_changed_in_silence(tmp_path):
+    with pytest.raises(InputError, match="`output: logit`, got `probability`"):
+        refute([{"saliency": {"output": "probability"}}], tmp_path)
+
+
+def test_a_gamma_that_refutes_nothing_decides_nothing(tmp_path, own, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    few = ["--samples", "2", "--sizes", "32", "--gamma", "0.05"]
+    found = CliRunner().invoke(app, ["check", own("everywhere"), *few])
+    assert "everywhere: not decided" in found.stdout
+
+
+def test_pictures_go_into_a_folder(tmp_path, own):
+    file = tmp_path / "taken"
+    file.touch()
+    with pytest.raises(assay.PrerequisiteError, match="to be a folder"):
+        CliRunner().invoke(
+            app, ["check", own("empty"), "--pictures", str(file)], catch_exceptions=False
+        )
+
+
+def test_own_methods_run_in_several_processes(tmp_path, own):
+    verdicts, _ = small([own("flipped")], tmp_path / "run", workers=2, samples=2)
+    assert verdicts["flipped"].refuted

@@ -7,7 +7,7 @@ nothing of other networks; that it is refuted says that it can be wrong.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from assay.registry import pick
 from assay.report.overlay import overlay
 from assay.results import Results
 from assay.run import run
-from assay.spec import Choice, choose_one, make_suite, usual_label
+from assay.spec import Choice, choose_one, make_suite
 
 SIZES, COLORS = (32, 64), (2, 4, 6)
 SIDES: tuple[Side, ...] = ("overall", "positive", "negative", "positive_smooth")
@@ -33,6 +33,7 @@ CONTROLS = ("random", "constant", "oracle")
 BASELINES = ("baseline", "fill")
 # What methods that take segments of the image as units are tried with as well.
 SEGMENTS = ("felzenszwalb", "quickshift")
+FAINT = 1e-6  # of a map's largest value: negative values below are rounding, not signs
 TILE = 256  # pixels along one picture of a strip
 
 
@@ -64,13 +65,19 @@ class Verdict:
 
     method: str
     rows: tuple[Judged, ...]
-    missing: str = ""  # why it was not tried anywhere
+    asked: int  # environments there are
+    missing: str = ""  # why it was not tried on some of them
     failed: str = ""  # its first error, where it failed
 
     @property
     def refuted(self) -> bool:
         """Whether some environment refutes it."""
         return any(row.refuted for row in self.rows)
+
+    @property
+    def decided(self) -> int:
+        """On how many environments it could have been refuted."""
+        return len({row.environment for row in self.rows if row.counts})
 
     @property
     def worst(self) -> Judged:
@@ -83,7 +90,8 @@ class Evidence:
     """The run of a faithfulness test, read by method and environment."""
 
     results: Results
-    cures: Mapping[str, Mapping[str, str]]  # method -> option that was changed -> its label then
+    cures: Mapping[str, Sequence[tuple[str, str]]]  # method -> options changed, its labels then
+    controls: Mapping[str, str]  # their labels
 
     @functools.cached_property
     def numbers(self) -> dict[tuple[str, str, str, str], float]:
@@ -99,7 +107,7 @@ class Evidence:
         return self.numbers.get((method, environment, side, "f1"), float("nan"))
 
     def maps(self, method: str, environment: str) -> Tensor:  # [n, H, W]
-        """A method's maps, in the order of the samples' names; the oracle's are the truth."""
+        """A method's maps, in the order of the samples' names."""
         found = self.results.maps(method, environment)
         return torch.from_numpy(np.stack([found[sample] for sample in sorted(found)]))
 
@@ -109,19 +117,22 @@ class Evidence:
         tried = [e for e in everywhere if (method, e, "overall", "f1") in self.numbers]
         mine = [c for c in self.results.cells if c["method"] == method]
         failed = next((c["message"] for c in mine if c["status"] == "failed"), "")
-        if not tried:
-            said = failed or next((c["message"] for c in mine), "It gave no maps.")
-            return Verdict(method, (), said, failed)
-        signed = any(bool((self.maps(method, e) < 0).any()) for e in tried)
+        missing = failed or next((c["message"] for c in mine if c["status"] == "n/a"), "")
+        signed = any(_signed(self.maps(method, e)) for e in tried)
         rows = [self._judge(method, e, side, gamma) for e in tried for side in _sides(e, signed)]
-        return Verdict(method, tuple(rows), failed=failed)
+        return Verdict(method, tuple(rows), len(everywhere), missing, failed)
+
+    def truth(self, environment: str) -> Tensor:  # [n, H, W]
+        """What is truly relevant in each sample."""
+        return self.maps(self.controls["oracle"], environment)
 
     def _judge(self, method: str, environment: str, side: Side, gamma: float) -> Judged:
         precision, recall = (
             self.numbers[method, environment, side, metric] for metric in ("precision", "recall")
         )
         f1, random, constant = (
-            self.f1(who, environment, side) for who in (method, "random", "constant")
+            self.f1(who, environment, side)
+            for who in (method, self.controls["random"], self.controls["constant"])
         )
         row = Judged(method, environment, side, precision, recall, f1, random, constant, gamma)
         if not row.counts or f1 >= gamma:
@@ -130,10 +141,10 @@ class Evidence:
 
     def _reason(self, row: Judged) -> str:
         """What went wrong, as far as other maps and other numbers of the same maps tell it."""
-        for option, label in self.cures.get(row.method, {}).items():
+        for option, label in self.cures.get(row.method, ()):
             if self.f1(label, row.environment, row.truth) >= row.gamma:
                 return "wrong baseline" if option in BASELINES else f"wrong {option}"
-        maps, truth = (self.maps(who, row.environment) for who in (row.method, "oracle"))
+        maps, truth = self.maps(row.method, row.environment), self.truth(row.environment)
         if not bool((maps != 0).any()):
             return "empty maps"
         if row.truth in ("positive", "negative"):
@@ -149,15 +160,19 @@ class Evidence:
 
     def picture(self, row: Judged) -> Image.Image:
         """An image, its truth and the map beside each other, where the map is worst."""
-        maps, truth = (self.maps(who, row.environment) for who in (row.method, "oracle"))
+        maps, truth = self.maps(row.method, row.environment), self.truth(row.environment)
         worst = int(soft_scores(maps, truth, row.truth)[2].nan_to_num(2.0).argmin())
-        sample = sorted(self.results.maps("oracle", row.environment))[worst]
+        sample = sorted(self.results.maps(row.method, row.environment))[worst]
         image = _image(self.results, row.environment, sample)
         tiles = [image, overlay(image, truth[worst]), overlay(image, maps[worst])]
         strip = Image.new("RGB", (len(tiles) * (TILE + 8) - 8, TILE), "white")
         for i, tile in enumerate(tiles):
             strip.paste(tile.resize((TILE, TILE), Image.Resampling.NEAREST), (i * (TILE + 8), 0))
         return strip
+
+
+def _signed(maps: Tensor) -> bool:
+    return bool(-maps.min() > FAINT * maps.abs().max())
 
 
 def _sides(environment: str, signed: bool) -> tuple[Side, ...]:
@@ -205,20 +220,35 @@ def refute(
     """
     if not 0 < gamma <= 1:
         raise InputError(f"Expected `gamma` to be above 0 and at most 1, got {gamma}.")
-    chosen = [_explaining_logits(item) for item in methods]
-    cures = {c.label: {option: v.label for option, v in _variants(c)} for c in chosen}
-    tried = {c.label: c for c in chosen}
-    tried |= {v.label: v for c in chosen for _, v in _variants(c)}
-    controls = [c for c in CONTROLS if c not in tried]
+    tried: dict[str, Any] = {}
+    cures: dict[str, list[tuple[str, str]]] = {}
+    for item in methods:
+        written = _explaining_counts(item)
+        label = choose_one("method", written).label
+        variants = [
+            (option, _labelled(written, option, value)) for option, value in _cures(written)
+        ]
+        cures[label] = [(option, choose_one("method", one).label) for option, one in variants]
+        for one in (written, *(one for _, one in variants)):
+            tried[choose_one("method", one).label] = one
+    controls = {name: _control(name, tried.values()) for name in CONTROLS}
+    added = [{name: {"label": at}} for name, at in controls.items() if at not in tried]
     spec = make_suite(
         {
             "environments": environments(samples, sizes),
-            "methods": [*controls, *tried.values()],
+            "methods": [*added, *tried.values()],
             "protocols": [{"truth_f1": {"truth": side, "label": side}} for side in SIDES],
         }
     )
-    evidence = Evidence(run(spec, out, progress=progress, workers=workers), cures)
+    evidence = Evidence(run(spec, out, progress=progress, workers=workers), cures, controls)
     return [evidence.verdict(label, gamma) for label in tried], evidence
+
+
+def _control(name: str, tried: Iterable[Any]) -> str:
+    """The label of a control: its own, whatever a user's method is called."""
+    key = choose_one("method", name).key
+    same = (choose_one("method", item) for item in tried)
+    return next((choice.label for choice in same if choice.key == key), f"control {name}")
 
 
 def environments(samples: int, sizes: Sequence[int] = SIZES) -> list[dict[str, Any]]:
@@ -239,29 +269,36 @@ def _label(name: str, told: Mapping[str, Any]) -> str:
     return f"{name}[{','.join(f'{option}={value}' for option, value in told.items())}]"
 
 
-def _explaining_logits(item: Any) -> Choice:
+def _explaining_counts(item: Any) -> Any:
     """The truth is that of a count, not of a probability, which saturates."""
     choice = choose_one("method", item)
     if choice.options.get("output", "logit") == "logit":
-        return choice
-    return _with(choice, "output", "logit")
+        return item
+    told = {} if isinstance(item, Choice) else pick(item)[1]
+    if "output" in told or isinstance(item, Choice):
+        raise InputError(
+            f"Expected method `{choice.label}` to explain `output: logit`, got "
+            f"`{choice.options['output']}`: the truth is that of a count."
+        )
+    return _labelled(item, "output", "logit")
 
 
-def _variants(choice: Choice) -> Iterator[tuple[str, Choice]]:
-    """The method with what may cure it."""
+def _cures(item: Any) -> Iterator[tuple[str, str]]:
+    """Options that may cure a method, with what they become."""
+    choice = choose_one("method", item)
+    if isinstance(item, Choice):
+        return  # it exists in this process only, as it is
     for option in BASELINES:
         if option in choice.options and choice.options[option] != "given":
-            yield option, _with(choice, option, "given")
+            yield option, "given"
     if "units" in choice.options and choice.plugin.family == "perturbation":
-        for units in SEGMENTS:
-            if choice.options["units"] != units:
-                yield "units", _with(choice, "units", units)
+        yield from (("units", units) for units in SEGMENTS if choice.options["units"] != units)
 
 
-def _with(choice: Choice, option: str, value: Any) -> Choice:
+def _labelled(item: Any, option: str, value: str) -> dict[str, Any]:
     """The same method with another option, and labelled so."""
-    usual = choice.label == usual_label(choice)
-    changed = replace(choice, options={**choice.options, option: value})
-    return replace(
-        changed, label=usual_label(changed) if usual else f"{choice.label}[{option}={value}]"
-    )
+    name, told = pick(item)
+    own = told.pop("label", None)
+    changed = {name: {**told, option: value}}
+    label = f"{own}[{option}={value}]" if own else choose_one("method", changed).label
+    return {name: {**told, option: value, "label": label}}

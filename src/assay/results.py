@@ -146,6 +146,8 @@ class Results:
                 "Expected a run with a protocol that knows the truth, such as `truth_f1`: without "
                 "one, nothing tells whether the others are right."
             )
+        if truth is not None and truth not in knowing:
+            raise unknown("protocol that knows the truth", truth, knowing)
         return trust(
             self.scores,
             truth or knowing,

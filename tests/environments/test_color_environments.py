@@ -138,6 +138,8 @@ def test_a_suite_explains_something():
         ({"colors": 1}, "greater than or equal to 2"),
         ({"size": 500}, "less than or equal to 224"),
         ({"sise": 32}, "Did you mean `size`"),
+        ({"shapes": ()}, "at least 1 item"),
+        ({"strength": float("inf")}, "less than or equal to 4"),
     ],
     ids=str,
 )
@@ -193,3 +195,36 @@ def test_probabilities_do_not_apply_where_there_are_no_classes():
     maps = assay.explain(env.model, batch.inputs, batch.targets, "input_x_gradient")
     support = maps.abs().sum((1, 2)) > 0
     assert torch.equal((maps != 0)[support], (batch.truth != 0)[support])
+
+
+def test_the_truth_is_that_of_the_right_class(tmp_path):
+    """Where another class is explained it says nothing, whatever the map."""
+    env = assay.environment("multi_color_sum", size=24, unseen=False)
+    maps = {}
+    for target in ("label", 0):
+        told = {"target": target, "progress": False, "limit": 12}
+        found = assay.benchmark(env.model, env.dataset, ["oracle"], ["truth_f1"], **told)
+        scores = found.scores.to_pylist()
+        maps[target] = {r["sample"]: r["value"] for r in scores if r["metric"] == "f1"}
+    labels = {sample: env.dataset.fetch(sample).label for sample in maps["label"]}
+    assert all(value == 1 for value in maps["label"].values())
+    for sample, value in maps[0].items():
+        assert (value == 1) if labels[sample] == 0 else value != value
+    assert 0 < sum(value == 1 for value in maps[0].values()) < 12
+
+
+def test_a_modulo_network_stays_small():
+    net = assay.environment("single_color_modulo", size=16, modulus=2).net
+    assert sum(p.numel() for p in net.parameters()) < 10**6  # 256 pixels need no more
+    with pytest.raises(InputError, match="larger `modulus` or a smaller `most`"):
+        assay.environment("single_color_modulo", modulus=2, most=50_000)
+    with pytest.raises(InputError, match="Raise `density`"):
+        assay.environment("single_color_modulo", size=16, density=1e-9).batch(1)
+
+
+def test_batches_refuse_what_is_no_number():
+    env = assay.environment("multi_color_sum", size=16, label="mine")
+    assert env.name == env.model.name == env.dataset.name == "mine"
+    for told, said in (({"n": 2.5}, "`n`"), ({"n": 0}, "`n`"), ({"n": 2, "seed": -1}, "`seed`")):
+        with pytest.raises(InputError, match=said):
+            env.batch(**told)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from PIL import Image
 from rich.console import Console
 
-from assay.errors import InputError
+from assay.errors import InputError, PrerequisiteError
 from assay.refutation import Evidence, Judged, Verdict, refute
 from assay.store import file_name
 
@@ -41,17 +42,24 @@ def check_methods(
 ) -> None:
     """Try methods and say what came out."""
     sides = _sizes(sizes)
+    if pictures is not None and pictures.exists() and not pictures.is_dir():
+        raise PrerequisiteError(f"Expected `--pictures` to be a folder, got the file `{pictures}`.")
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         verdicts, evidence = refute(
             methods or USUAL, folder, gamma=gamma, samples=samples, sizes=sides,
             progress=not as_json, workers=workers,
         )  # fmt: skip
-        saved = {} if pictures is None else _save(verdicts, evidence, pictures)
+        pages = {} if pictures is None else _pictures(verdicts, evidence)
     if as_json:
         print("[" + ",\n ".join(json.dumps(one) for v in verdicts for one in _objects(v)) + "]")
         return _end(verdicts)
     for verdict in verdicts:
-        for line in (*_said(verdict), *(f"  picture: {p}" for p in saved.get(verdict.method, ()))):
+        lines = _said(verdict)
+        if pictures is not None and verdict.method in pages:
+            path = pictures / f"{file_name(verdict.method)}.png"
+            _write(pages[verdict.method], path)
+            lines.append(f"  picture: {path} (image, truth, map)")
+        for line in lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     if any(v.rows for v in verdicts):
         none = "" if any(v.refuted for v in verdicts) else "not "
@@ -86,8 +94,14 @@ def _said(verdict: Verdict) -> list[str]:
     worst = verdict.worst
     if verdict.failed:
         return [f"{verdict.method}: FAILED on some samples. {verdict.failed}"]
+    rest = f" Of {verdict.asked}; elsewhere: {verdict.missing}" if verdict.missing else ""
+    if not verdict.decided:
+        return [
+            f"{verdict.method}: not decided. At this gamma noise is not refuted either; raise it."
+        ]
     if not verdict.refuted:
-        return [f"{verdict.method}: not refuted", f"  lowest: {_numbers(worst)}"]
+        said = f"{verdict.method}: not refuted on {verdict.decided} environments.{rest}"
+        return [said, f"  lowest: {_numbers(worst)}"]
     everywhere = {row.environment for row in verdict.rows}
     where = {row.environment for row in verdict.rows if row.refuted}
     lines = [f"{verdict.method}: REFUTED on {len(where)} of {len(everywhere)} environments"]
@@ -110,13 +124,14 @@ def _numbers(row: Judged) -> str:
     )
 
 
-def _save(verdicts: Sequence[Verdict], evidence: Evidence, folder: Path) -> dict[str, list[Any]]:
-    """One picture of each refuted method, where it is worst: image, truth, map."""
-    saved: dict[str, list[Any]] = {}
-    for verdict in verdicts:
-        if verdict.refuted:
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{file_name(verdict.method)}.png"
-            evidence.picture(verdict.worst).save(path)
-            saved[verdict.method] = [f"{path} (image, truth, map)"]
-    return saved
+def _pictures(verdicts: Sequence[Verdict], evidence: Evidence) -> dict[str, Image.Image]:
+    """One picture of each refuted method, where it is worst."""
+    return {v.method: evidence.picture(v.worst) for v in verdicts if v.refuted}
+
+
+def _write(picture: Image.Image, path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(path)
+    except OSError as error:
+        raise PrerequisiteError(f"Cannot write `{path}`: {error.strerror or error}.") from None

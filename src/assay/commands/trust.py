@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,7 +20,12 @@ def print_trust(
     console: Console, folders: Sequence[Path], truth: str | None, as_json: bool
 ) -> None:
     """How far each protocol orders the methods as the truth does, where it is known."""
-    rows = [row for folder in folders for row in load(folder).trust(truth)]
+    several = len(folders) > 1
+    rows = [
+        {**row, "run": str(folder) if several else ""}
+        for folder in folders
+        for row in load(folder).trust(truth)
+    ]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -28,16 +34,27 @@ def print_trust(
             f"Expected at least {FEWEST_METHODS} methods beside the controls that the truth and "
             f"another protocol rank: fewer have no order to compare."
         )
-    for where in dict.fromkeys((row["dataset"], row["truth"]) for row in rows):
-        mine = [row for row in rows if (row["dataset"], row["truth"]) == where]
-        title = f"{where[0]}: order of {len(mine[0]['methods'])} methods against that by {where[1]}"
+    for where in dict.fromkeys(_where(row) for row in rows):
+        mine = [row for row in rows if _where(row) == where]
+        methods, truth = len(mine[0]["methods"]), mine[0]["truth"]
+        said = ", ".join(dict.fromkeys(part for part in where[:-1] if part))
+        title = f"{said}: order of {methods} methods against that by {truth}"
         table = Table(title=escape(title))
         table.add_column("protocol", overflow="fold")
         for column in ("correlation", "95 %", "n"):
             table.add_column(column, justify="right")
-        for row in sorted(mine, key=lambda r: -(r["correlation"] or -2)):
+        for row in sorted(mine, key=_place):
             value = "" if row["correlation"] is None else f"{row['correlation']:.2f}"
             ends = "" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
             table.add_row(escape(row["protocol"]), value, ends, str(row["n"]))
         console.print(table)
     console.print("Intervals are over the samples; other methods may give other correlations.")
+
+
+def _where(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What one table is about."""
+    return tuple(row[key] for key in ("run", "dataset", "model", "checkpoint", "truth"))
+
+
+def _place(row: Mapping[str, Any]) -> float:
+    return 2.0 if row["correlation"] is None else -row["correlation"]

@@ -46,10 +46,10 @@ def multi_color_sum(
     weights: Literal["uniform", "nonuniform"] = "nonuniform",
     target: Literal["contrast", "softmax"] = "contrast",
     temperature: Annotated[float, Field(gt=0)] | None = None,
-    shapes: tuple[Shape, ...] = ("triangle", "square", "circle"),
+    shapes: Annotated[tuple[Shape, ...], Field(min_length=1)] = ("triangle", "square", "circle"),
     density: Share = 0.5,
     redundant: Annotated[int, Field(ge=0)] = 2,
-    strength: Annotated[float, Field(ge=0)] = 0.25,
+    strength: Annotated[float, Field(ge=0, le=4)] = 0.25,
     samples: Count = 100,
     seed: int = 0,
 ) -> Environment:
@@ -66,7 +66,8 @@ def multi_color_sum(
             which the signed truth is exact. `softmax`: the counts as they are, whose probability
             the paper explains (`output: probability` of a method); then the sign and the place of
             the truth are right, its size is not.
-        temperature: What the counts are divided by: 1, for `softmax` 100.
+        temperature: What the counts are divided by: 1, for `softmax` 100. The truth is that of
+            counts: at another temperature than 1 it holds up to that scale.
         shapes: The patches are drawn from these.
         density: The share of coloured pixels in a patch; the others are background.
         redundant: How many channels answer to unseen colours.

@@ -46,8 +46,10 @@ class Environment:
 
     def batch(self, n: int, seed: int = 0) -> Batch:
         """`n` samples with targets and truth, others for another seed."""
-        if n < 1:
-            raise InputError(f"Expected `n` to be at least 1, got {n}.")
+        if not isinstance(n, int) or n < 1:
+            raise InputError(f"Expected `n` to be a whole number of at least 1, got {n}.")
+        if not isinstance(seed, int) or seed < 0:
+            raise InputError(f"Expected `seed` to be a whole number of at least 0, got {seed}.")
         drawn = self.draw(n, seed)
         batch = drawn.batch(drawn.ids, self.model.prepare, seed=seed, pixels=self.model.pixels)
         # A network with one output explains that one.
@@ -55,8 +57,10 @@ class Environment:
         return replace(batch, targets=targets)
 
 
-def environment(name: str, **options: Any) -> Environment:
+def environment(name: str, *, label: str | None = None, **options: Any) -> Environment:
     """An environment by its name, `multi_color_sum`, or address, with these options.
+
+    `label` is what it is called in tables.
 
     `.net` is its network, `.batch(n, seed=0)` gives samples with targets and signed truth,
     `.dataset` is what `assay.benchmark(env.model, env.dataset)` takes.
@@ -64,7 +68,7 @@ def environment(name: str, **options: Any) -> Environment:
     Raises:
         InputError: There is no such environment, or an option is not what was expected.
     """
-    return build(name, options)
+    return build(name, options, label)
 
 
 def build(name: str, options: Mapping[str, Any], label: str | None = None) -> Environment:

@@ -17,7 +17,8 @@ from assay.registry import environment, identity
 from assay.types import Dataset, Model, Pixels, Sample
 
 REACH = (15.0, 25.0)  # mean distance of a blob's outline from its centre, at a side of 224
-DRAWS = 100  # of an image that has too many white pixels
+DRAWS = 100  # of an image that has too many white pixels, or none
+MULTIPLES = 2000  # of the modulus, for which the network has a hundred million weights
 
 Size = Annotated[int, Field(ge=16, le=224)]
 Count = Annotated[int, Field(ge=1)]
@@ -36,7 +37,7 @@ def single_color_modulo(
     modulus: Annotated[int, Field(ge=2)] = 30,
     most: Count = 4920,
     weights: Literal["uniform", "nonuniform"] = "nonuniform",
-    shapes: tuple[Shape, ...] = ("blob", "blob", "blob", "blob"),
+    shapes: Annotated[tuple[Shape, ...], Field(min_length=1)] = ("blob", "blob", "blob", "blob"),
     density: Share = 0.5,
     samples: Count = 100,
     seed: int = 0,
@@ -46,7 +47,8 @@ def single_color_modulo(
     Args:
         size: Pixels a side.
         modulus: The N of the remainder.
-        most: The largest count the network can tell, rounded up to a multiple of N.
+        most: The largest count the network can tell, rounded up to a multiple of N; no more than
+            there are pixels.
         weights: Of the accumulator: the same for all pixels, or three random kernels whose
             weights add up to one at every pixel.
         shapes: The patches of each image, one entry for each.
@@ -61,7 +63,14 @@ def single_color_modulo(
     Beside the paper: it gives neither the generator nor the number of images; the patches' size is
     such that the optimum of its adapted deletion, .0246, is met.
     """
-    most = -(-most // modulus) * modulus
+    multiples = -(-min(most, size**2) // modulus)
+    if multiples > MULTIPLES:
+        raise InputError(
+            f"Expected `most` to be at most {MULTIPLES} times `modulus`, {modulus}, got "
+            f"{min(most, size**2)}: the weights grow with the square of their ratio. "
+            f"Take a larger `modulus` or a smaller `most`."
+        )
+    most = multiples * modulus
     net = ModuloCounter(size, modulus, most, uniform=weights == "uniform", seed=seed).eval()
     model = Model(
         net,
@@ -120,6 +129,10 @@ def _dataset(
             if 0 < white.sum() <= most:
                 image = torch.from_numpy(white).float()
                 return Sample(image[None], truth=image, baseline=torch.zeros(1, size, size))
+        if not white.any():
+            raise InputError(
+                f"Expected patches with white pixels; {DRAWS} draws had none. Raise `density`."
+            )
         raise InputError(
             f"Expected patches with at most {most} white pixels, the most the network can count; "
             f"{DRAWS} draws had more. Raise `most`, or take fewer patches."

@@ -170,7 +170,11 @@ def synscore(case: Case, *, truth: Region = "positive") -> Scores:
 
 
 def said_and_true(case: Case) -> tuple[Tensor, Tensor]:
-    """Map and truth, both 0 where there is no content, such as at padding."""
+    """Map and truth, both 0 where there is no content, such as at padding.
+
+    The truth is that of the right class: where another one is explained it says nothing, and the
+    sample is left out for all methods alike.
+    """
     said, true, able = case.attribution.double(), case.batch.truth, case.batch.removable
     if true is None or true.shape != said.shape:
         got = "none for some of them" if true is None else f"{tuple(true.shape)}"
@@ -179,6 +183,9 @@ def said_and_true(case: Case) -> tuple[Tensor, Tensor]:
             f"{tuple(said.shape)}, got {got}."
         )
     true = true.to(said)
+    if case.batch.labels is not None:
+        right = case.batch.targets == case.batch.labels
+        true = torch.where(right.reshape(-1, *[1] * (true.ndim - 1)), true, 0.0)
     if able is None:
         return said, true
     return torch.where(able, said, 0.0), torch.where(able, true, 0.0)
