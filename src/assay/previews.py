@@ -38,6 +38,7 @@ def _preview(plan: Plan, shard: Shard, engine: Engine, store: Store, b: int) -> 
     return {
         "sample": batch.ids[b],
         "model": shard.model,
+        "truth": _saved_truth(shard, engine, store, b),
         "label": label,
         "label_name": _class_name(plan, shard, label),
         "predicted": predicted,
@@ -72,6 +73,17 @@ def _saved(shard: Shard, engine: Engine, store: Store, b: int) -> str:
     file = f"{file_name(shard.dataset)}/{file_name(engine.batch.ids[b])}.jpg"
     picture = _picture(engine, b)
     store.write(store.path("previews", file), lambda p: picture.save(p, "JPEG", quality=88))
+    return file
+
+
+def _saved_truth(shard: Shard, engine: Engine, store: Store, b: int) -> str | None:
+    """Where the true map of the sample was put, where it is known."""
+    truth = engine.batch.truth
+    if truth is None:
+        return None
+    file = f"{file_name(shard.dataset)}/{file_name(engine.batch.ids[b])}.safetensors"
+    values = truth[b].float().cpu().numpy()
+    store.write_arrays(store.path("previews", file), {"truth": values}, {})
     return file
 
 

@@ -10,6 +10,8 @@ from synthetic_run import Plan, Setting, write
 
 from assay.report.page import render
 from assay.results import Results
+from assay.run import run
+from assay.spec import Spec
 
 METHODS = {
     "gradcam": (0.7, ""),
@@ -39,6 +41,15 @@ def true_page(true_run) -> str:
     return render(true_run)
 
 
+MISLED = {"gradcam": 0.3, "saliency": 0.7}  # the truth turns the protocols' order round
+
+
+def sentences(page: str) -> list[str]:
+    """The paragraphs of the answer, the lead first."""
+    answer = page.split('<div class="answer">')[1].split("</div>")[0]
+    return [" ".join(p.split()) for p in re.findall(r"<(?:p|li)\b.*?</(?:p|li)>", answer, re.S)]
+
+
 def section(page: str, name: str) -> str:
     return page.split(f'aria-label="{name}"')[1].split("</section>")[0]
 
@@ -52,7 +63,7 @@ def test_the_truth_has_a_part_of_its_own(true_page):
     part = section(true_page, "colours")
     truth, others = part.split("<h3>By the truth</h3>")[1].split("<h3>Per protocol</h3>")
     header = true_page.split("</header>")[0]
-    assert header.count("By truth_f1, <b>gradcam</b> comes first of the methods (0.") == 1
+    assert header.count("By the truth, <b>gradcam</b> comes first (truth_f1 0.") == 1
     assert "truth_f1: mean and 95 % interval per method" in forests(truth)
     assert not any(title.startswith("truth_f1") for title in forests(others))
     assert len(forests(others)) == 2
@@ -109,7 +120,8 @@ def test_a_run_by_the_truth_alone_is_ordered_by_it(tmp_path: Path):
     plan = plan_of(Setting("colours", "colours"))
     plan.protocols = {"truth_f1": True}
     found = render(write(tmp_path, plan))
-    assert "<b>gradcam</b> comes first over 1 protocol:" in found
+    assert "<p><b>gradcam</b> comes first over 1 protocol:" in found
+    assert "Without the truth" not in found
     assert "<h3>By the truth</h3>" in found
     assert "<h3>Per protocol</h3>" not in found
     assert CHART not in found
@@ -121,3 +133,74 @@ def test_two_methods_have_no_order_to_agree_with(tmp_path: Path):
     found = render(write(tmp_path, plan))
     assert "<h3>By the truth</h3>" in found
     assert CHART not in found
+
+
+def test_the_lead_is_by_the_truth_and_says_that_the_protocols_are_wrong(tmp_path: Path):
+    results = write(tmp_path, plan_of(Setting("colours", "colours"), true=MISLED))
+    rows = results.leaderboard().rows
+    mean = {r["method"]: r["mean"] for r in rows if r["protocol"] == "truth_f1"}
+    lead, order, warning, *_ = sentences(render(results))
+    assert lead == (
+        f'<p class="lead">By the truth, <b>saliency</b> comes first (truth_f1 '
+        f"{mean['saliency']:.3f}).</p>"
+    )
+    assert order.startswith("<p>Without the truth: <b>gradcam</b> comes first over 2 protocols: ")
+    assert warning == (
+        '<p class="notice warn"><span>The protocols put <b>gradcam</b> first, which by the '
+        f"truth is number 3 ({mean['gradcam']:.3f}): here they are not to be trusted.</span></p>"
+    )
+
+
+def test_protocols_that_agree_with_the_truth_are_not_warned_of(tmp_path: Path):
+    found = render(write(tmp_path, plan_of(Setting("colours", "colours"))))
+    assert sentences(found)[0].startswith('<p class="lead">By the truth, <b>gradcam</b> comes')
+    assert "not to be trusted." not in found
+
+
+def test_a_leader_that_the_truth_does_not_rank_is_not_called_wrong(tmp_path: Path):
+    plan = plan_of(Setting("colours", "colours"), statuses={("gradcam", "truth_f1"): "circular"})
+    found = render(write(tmp_path, plan))
+    assert sentences(found)[0].startswith('<p class="lead">By the truth, <b>lime</b> comes first')
+    assert "<b>gradcam</b> comes first over 2 protocols" in found
+    assert "not to be trusted." not in found
+
+
+def test_a_truth_that_ranks_nobody_does_not_lead(tmp_path: Path):
+    statuses = {(method, "truth_f1"): "circular" for method in METHODS}
+    found = render(write(tmp_path, plan_of(Setting("colours", "colours"), statuses=statuses)))
+    assert sentences(found)[0].startswith('<p class="lead"><b>gradcam</b> comes first over 2')
+    assert "<p>No method could be ranked by the truth here.</p>" in found
+
+
+def test_environments_alone_are_led_by_the_truth_and_photographs_are_not(tmp_path: Path):
+    environments = [Setting("colours", "colours"), Setting("patches", "patches")]
+    lead, *each = sentences(render(write(tmp_path / "a", plan_of(*environments, true=MISLED))))
+    assert lead == (
+        '<p class="lead">By the truth, <b>saliency</b> comes first in both settings.</p>'
+    )
+    assert all("<b>gradcam</b> first, which by the truth is number 3" in line for line in each)
+    beside = plan_of(Setting("photos", "net"), environments[0], unknown=("photos",), true=MISLED)
+    lead, photos, colours = sentences(render(write(tmp_path / "b", beside)))
+    assert lead == (
+        '<p class="lead"><b>gradcam</b> comes first on photos · net, the environment aside.</p>'
+    )
+    assert "truth" not in photos
+    assert colours.index("By the truth, <b>saliency</b>") < colours.index("over 2 protocols")
+    assert "not to be trusted." in colours
+
+
+def test_the_true_maps_stand_beside_the_images(tmp_path: Path):
+    """What a real run keeps of the truth is the first column of its gallery."""
+    spec = Spec(
+        environments=[{"multi_color_sum": {"size": 16, "samples": 2}}],
+        methods=["saliency", "oracle"],
+        protocols=["truth_f1"],
+    )
+    found = render(run(spec, tmp_path, progress=False))
+    table = found.split('<table class="gallery')[1].split("</table>")[0]
+    assert re.findall(r'<th scope="col"[^>]*>([^<]*)', table)[:2] == ["sample", "the truth"]
+    rows = table.split("<tr>")[2:]
+    assert len(rows) == 2
+    for row in rows:
+        tiles = {alt: uri for uri, alt in re.findall(r'src="([^"]*)" alt="(.*?) of ', row)}
+        assert tiles["the truth"] == tiles["oracle"]

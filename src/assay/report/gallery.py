@@ -16,6 +16,7 @@ Array = np.ndarray[Any, Any]
 Section = tuple[str, str, str]  # dataset, model, checkpoint
 Tips = Callable[[Sequence[str]], Mapping[tuple[str, str], Mapping[str, float]]]
 
+TRUTH = "the truth"  # the column of the true maps
 SIDE = 112  # pixels of a map or photo on the page, at most
 PER_SECTION, IN_ALL, AT_LEAST = 12, 360, 4  # samples; maps on the whole page; samples
 WORDS = 80  # of a text on the page, at most
@@ -172,6 +173,8 @@ def build(
     columns = [m for m in methods if maps[m]]
     if not chosen or not columns:
         return None
+    maps[TRUTH] = _truths(store, previews, chosen)
+    columns = [TRUTH, *columns] if maps[TRUTH] else columns
     scores = tips(chosen)
     rows = []
 
@@ -215,6 +218,15 @@ def _maps(
             pairs = zip(shard["samples"], read[0]["maps"], strict=True)
             found.update({sample: a.copy() for sample, a in pairs if sample in wanted})
     return found
+
+
+def _truths(
+    store: Store, previews: Mapping[str, Mapping[str, Any]], chosen: Sequence[str]
+) -> dict[str, Array]:
+    """The true maps of the chosen samples, where they are known."""
+    files = {sample: previews[sample].get("truth") for sample in chosen}
+    read = {s: Store.read_arrays(store.path("previews", f)) for s, f in files.items() if f}
+    return {sample: arrays[0]["truth"] for sample, arrays in read.items() if arrays is not None}
 
 
 def _tile(

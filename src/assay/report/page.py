@@ -97,8 +97,14 @@ def _overview(sections: Sequence[Section]) -> Markup:
 
     An environment is there to tell what protocols are worth; nobody wants its network explained.
     """
-    asked = [s for s in sections if not s.board.environment] or sections
-    return verdict.overview([(s.name, s.verdict) for s in asked], len(sections) - len(asked))
+    asked = [s for s in sections if not s.board.environment]
+    if asked:
+        firsts = [(s.name, s.verdict.first) for s in asked]
+        return verdict.overview(firsts, len(sections) - len(asked))
+    true = [(s.name, s.truth.first) for s in sections if s.truth and s.truth.first]
+    if len(true) == len(sections):
+        return verdict.overview(true, by="By the truth, ")
+    return verdict.overview([(s.name, s.verdict.first) for s in sections])
 
 
 def _sections(results: "Results") -> Iterator[Section]:
@@ -122,16 +128,17 @@ def _sections(results: "Results") -> Iterator[Section]:
         one = board.build(key, ranked, manifest, reasons)
         lines = [line.method for line in one.lines]
         intervened, true_panels = truth.split(one, results.knowing)
+        found = verdict.judge(intervened, manifest["methods"], _accuracy(manifest, one))
         yield Section(
             f"s{i}",
             verdict.setting(one, several),
             one,
-            verdict.judge(intervened, manifest["methods"], _accuracy(manifest, one)),
+            found,
             traces.panels(curves.get(key, {}), lines, manifest["protocols"], style),
             tuple(variations(results.outcomes, key, lines)),
             gallery.build(results.store, manifest, key, _tips(results, key), count, lines),
             checks.of(checked, key),
-            truth.of(one, true_panels, trust, manifest["methods"]),
+            truth.of(one, true_panels, trust, manifest["methods"], found.first),
         )
 
 

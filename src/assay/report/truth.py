@@ -16,7 +16,9 @@ from assay.report.verdict import names
 class Truth:
     """What the truth says of one section."""
 
+    first: tuple[str, ...]  # the methods in first place by it; none where it ranks none
     answer: Markup
+    against: Markup  # that the other protocols put a wrong method first, where they do
     panels: tuple[Panel, ...]  # of the protocols that know it
     trust: Markup  # a chart, or nothing where too few methods were run
     rests_on: str  # what that chart rests on
@@ -34,6 +36,7 @@ def of(
     panels: Sequence[Panel],
     trust: Sequence[Mapping[str, Any]],
     methods: Mapping[str, Mapping[str, Any]],
+    leaders: Sequence[str],
 ) -> Truth | None:
     """What is known of the truth in a section; None where it has none.
 
@@ -42,27 +45,59 @@ def of(
         panels: Those of its protocols that know the truth.
         trust: How far the other protocols agree with the truth, of all sections.
         methods: What the manifest says of each method.
+        leaders: The methods in first place over the other protocols.
     """
     if not panels:
         return None
     ranking = {r["protocol"] for r in board.rows if r["rank"] is not None}
-    first = next((p for p in panels if p.protocol in ranking), panels[0])
-    rows = [r for r in board.rows if r["protocol"] == first.protocol]
+    panel = next((p for p in panels if p.protocol in ranking), panels[0])
+    placed = _placed([r for r in board.rows if r["protocol"] == panel.protocol], methods)
+    first = tuple(method for method, (place, _) in placed.items() if place == 1)
+    others = {r["protocol"] for r in board.rows} - {p.protocol for p in panels}
     mine = [row for row in trust if key_of(row) == board.key and row["correlation"] is not None]
     mine.sort(key=lambda row: -row["correlation"])
-    return Truth(_answer(rows, methods), tuple(panels), _chart(mine), _rests_on(mine))
+    return Truth(
+        first,
+        _answer(panel.protocol, first, placed),
+        _against(leaders, placed) if others else Markup(""),
+        tuple(panels),
+        _chart(mine),
+        _rests_on(mine),
+    )
 
 
-def _answer(rows: Sequence[Entry], methods: Mapping[str, Mapping[str, Any]]) -> Markup:
+def _placed(
+    rows: Sequence[Entry], methods: Mapping[str, Mapping[str, Any]]
+) -> dict[str, tuple[int, str]]:
+    """Place and score by the truth of each method that has a rank, the controls aside."""
     found = [r for r in rows if r["rank"] is not None and not methods[r["method"]].get("control")]
-    if not found:
+    ranks = [r["rank"] for r in found]
+    return {
+        r["method"]: (1 + sum(rank < r["rank"] for rank in ranks), shown(number(r["mean"])))
+        for r in found
+    }
+
+
+def _answer(protocol: str, first: Sequence[str], placed: Mapping[str, tuple[int, str]]) -> Markup:
+    if not first:
         return Markup("No method could be ranked by the truth here.")
-    best = min(r["rank"] for r in found)
-    first = [r for r in found if r["rank"] == best]
-    score = ", ".join(shown(number(r["mean"])) for r in first)
-    verb = "comes first of the methods" if len(first) == 1 else "tie for first of the methods"
-    return Markup("By {}, {} {} ({}).").format(
-        rows[0]["protocol"], names([r["method"] for r in first]), verb, score
+    return Markup("By the truth, {} {} ({} {}).").format(
+        names(first),
+        "comes first" if len(first) == 1 else "tie for first",
+        protocol,
+        ", ".join(placed[method][1] for method in first),
+    )
+
+
+def _against(leaders: Sequence[str], placed: Mapping[str, tuple[int, str]]) -> Markup:
+    """A warning, unless the truth puts one of the leaders first or does not know one of them."""
+    if not leaders or any(placed.get(method, (1, ""))[0] == 1 for method in leaders):
+        return Markup("")
+    places = ["{} ({})".format(*placed[method]) for method in leaders]
+    return Markup(
+        "The protocols put {} first, which by the truth {} {}: here they are not to be trusted."
+    ).format(
+        names(leaders), "is number" if len(leaders) == 1 else "are numbers", " and ".join(places)
     )
 
 

@@ -105,31 +105,41 @@ def _span(entry: Mapping[str, Any]) -> str:
     return f" (95 % interval {low:.1f} to {high:.1f})" if known else ""
 
 
-def overview(verdicts: Sequence[tuple[str, Verdict]], environments: int = 0) -> Markup:
-    """One sentence over several sections; so many environments beside them are not meant."""
+def overview(
+    firsts: Sequence[tuple[str, Sequence[str]]], environments: int = 0, by: str = ""
+) -> Markup:
+    """One sentence over several sections.
+
+    Args:
+        firsts: The methods in first place of each section.
+        environments: So many of them beside these are not meant.
+        by: How the sentence begins.
+    """
     aside = f", the environment{'' if environments == 1 else 's'} aside" if environments else ""
     wins: dict[str, list[str]] = {}
-    for where, verdict in verdicts:
-        for method in verdict.first:
+    for where, first in firsts:
+        for method in first:
             wins.setdefault(method, []).append(where)
     if not wins:
         return Markup("No method could be ranked.")
     most = max(len(where) for where in wins.values())
     best = [m for m, where in wins.items() if len(where) == most]
-    if most == len(verdicts):
-        where_to = {1: f"on {verdicts[0][0]}", 2: "in both settings"}
-        return Markup("{} {} first {}{}.").format(
-            names(best), "comes" if len(best) == 1 else "come",
+    if most == len(firsts):
+        where_to = {1: f"on {firsts[0][0]}", 2: "in both settings"}
+        return Markup("{}{} {} first {}{}.").format(
+            by, names(best), "comes" if len(best) == 1 else "come",
             where_to.get(most, f"in all {most} settings"), aside,
         )  # fmt: skip
-    depends = Markup("The answer depends on the setting{}: ").format(aside)
-    if most == 1 and len(verdicts) > 3:
-        return depends + f"no method comes first in more than one of {len(verdicts)}."
+    depends = Markup("{} answer depends on the setting{}: ").format(
+        f"{by}the" if by else "The", aside
+    )
+    if most == 1 and len(firsts) > 3:
+        return depends + f"no method comes first in more than one of {len(firsts)}."
     if most == 1:
         parts = [Markup("{} comes first on {}").format(names([m]), w[0]) for m, w in wins.items()]
         return depends + Markup(", ").join(parts) + "."
     return depends + Markup("{} {} first in {} of {}.").format(
-        names(best), "comes" if len(best) == 1 else "come", most, len(verdicts)
+        names(best), "comes" if len(best) == 1 else "come", most, len(firsts)
     )
 
 
