@@ -93,7 +93,7 @@ def test_places_of_the_grid_are_m4s():
     places = plants.patch(224, 60).grid_places(2500, torch.Generator())
     expected = [[int((i // 50) * 3.28), int((i % 50) * 3.28)] for i in range(2500)]
     assert sorted(places.tolist()) == sorted(expected)
-    assert int(places.max()) == 160
+    assert int(places.max()) == 160  # of 164: M4's grid stops short
     first = plants.patch(224, 60).grid_places(40, torch.Generator())
     assert torch.equal(first, places[:40])
     assert int(first.amin(0).max()) < 30
@@ -295,6 +295,17 @@ def test_images_are_held_out_and_samples_of_one_image_belong_together(tmp_path):
     for row, group in zip(clean, batch.groups, strict=True):
         assert torch.allclose(row, X[int(group)], atol=1e-6)
     assert len(held) < len(X)
+
+
+@pytest.mark.parametrize("name", ["yellow_patch", "stripe_watermark"])
+def test_samples_that_are_the_same_image_belong_together(name):
+    """On a blank canvas places and labels come again, and so do whole images."""
+    batch = small(name).batch(120)
+    images = [row.numpy().tobytes() for row in batch.inputs]
+    different = len(set(images))
+    assert different < len(images)
+    assert len(set(batch.groups)) == different
+    assert len(set(zip(images, batch.groups, strict=True))) == different
 
 
 @pytest.mark.parametrize(

@@ -304,7 +304,11 @@ def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Pr
     ids = tuple(f"{seed}-{i}" for i in range(n))
     row_of = dict(zip(ids, planted.ids, strict=True))
     baselines = dict(zip(ids, _normalised(pixels, clean), strict=True))
-    shared = len(base.ids) > 1  # a blank canvas makes no two samples alike
+    if len(base.ids) > 1:
+        groups = [base.ids[row] for row in rows]
+    else:  # one canvas: the same label at the same place is the same image
+        spots = zip(labels.tolist(), places.tolist(), strict=True)
+        groups = [f"{label} at {place[0]}, {place[1]}" for label, place in spots]
     return replace(
         planted,
         ids=ids,
@@ -312,7 +316,7 @@ def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Pr
         labels=dict(zip(ids, labels.tolist(), strict=True)),
         fingerprint=registry.identity([planted.fingerprint, seed, list(baselines.values())]),
         has=planted.has | ({UPPER_BOUND} if proof.sufficient else set()),
-        groups=dict(zip(ids, (base.ids[r] for r in rows), strict=True)) if shared else {},
+        groups=dict(zip(ids, groups, strict=True)),
         note=_say(proof),
     )
 
