@@ -166,7 +166,7 @@ def _planted(name: str, plant: Plant, names: Any, told: Setting) -> Environment:
         },
         "proof": proof.card(),
         "truth": "upper bound" if proof.sufficient else "exact",
-        "note": _say(proof),
+        "note": _say(proof, base),
     }
     return Environment(
         name=name,
@@ -177,14 +177,20 @@ def _planted(name: str, plant: Plant, names: Any, told: Setting) -> Environment:
     )
 
 
-def _say(proof: Proof) -> str:
-    if not proof.sufficient:
-        return "The network needs the whole plant, as far as four of its parts can tell"
-    return (
-        f"Upper-bound truth: a part of the plant ({', '.join(proof.sufficient)}) does what the "
-        f"whole does, so a method need not mark all of it. Recall, F1 and average precision are "
-        f"shown, not ranked"
-    )
+def _say(proof: Proof, base: Base) -> str:
+    said = "The network needs the whole plant, as far as four of its parts can tell"
+    if proof.sufficient:
+        said = (
+            f"Upper-bound truth: a part of the plant ({', '.join(proof.sufficient)}) does what the "
+            f"whole does, so a method need not mark all of it. Recall, F1 and average precision "
+            f"are shown, not ranked"
+        )
+    if base.blank:
+        said += (
+            ". On a blank canvas there is nothing but the plant: that the network uses nothing "
+            "else is so by design, not found"
+        )
+    return said
 
 
 # --- the network ----------------------------------------------------------------------------------
@@ -317,7 +323,7 @@ def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Pr
         fingerprint=registry.identity([planted.fingerprint, seed, list(baselines.values())]),
         has=planted.has | ({UPPER_BOUND} if proof.sufficient else set()),
         groups=dict(zip(ids, groups, strict=True)),
-        note=_say(proof),
+        note=_say(proof, base),
     )
 
 
