@@ -211,7 +211,7 @@ def test_the_card_is_what_is_measured(made):
 @pytest.mark.slow
 def test_training_with_the_defaults_gives_the_packaged_network(made):
     """Rounding differs between processors, so the weights are not compared but what they do."""
-    net = environment.train(environment.class_table(), progress=False, **environment.TRAINED)
+    net = environment.train(environment.class_table(), **environment.TRAINED)
     scenes = functools.partial(environment.draw, environment.class_table(), 64)
     found = environment.card(net, scenes)
     assert found == pytest.approx({n: made.card[n] for n in CARD}, abs=0.03)
@@ -221,7 +221,7 @@ def test_training_is_the_same_twice_and_learns():
     """A network so small that it takes seconds: the loss falls, and weights are equal."""
     options = {"size": 32, "images": 256, "epochs": 2, "seed": 1}
     table = environment.class_table()
-    first, second = (environment.train(table, progress=False, **options) for _ in range(2))
+    first, second = (environment.train(table, **options) for _ in range(2))
     for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
         assert torch.equal(a, b)
     images, labels, absent = environment.training_images(table, 32, 256, 1)
@@ -255,9 +255,14 @@ def test_other_networks_are_trained_not_packaged():
         assay.environment("parts", size=96)
 
 
+def test_whether_a_bar_shows_is_no_part_of_an_environment():
+    with pytest.raises(assay.InputError, match="progress"):
+        assay.environment("parts", progress=False)
+
+
 def test_a_network_trained_here_is_measured_here():
     options = {"size": 32, "images": 64, "epochs": 1}
-    made = assay.environment("parts", weights="train", progress=False, **options)
+    made = assay.environment("parts", weights="train", **options)
     assert made.model.checkpoint == "train"
     assert made.batch(2).inputs.shape == (2, 3, 32, 32)
     assert {name: made.card[name] for name in options} == options

@@ -1,5 +1,7 @@
 """Scores of parts: maps whose worth is known, and the same numbers by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -194,6 +196,32 @@ def test_the_checks_are_those_counted_by_hand(made, batch):
         by_hand = checks_by_hand(made, batch, maps, THRESHOLDS[step])
         for k, name in enumerate(reduce.PART_CHECKS):
             assert curves[name, step] == pytest.approx(by_hand[:, k], nan_ok=True), (name, step)
+
+
+@pytest.mark.parametrize("target", ["predicted", 3])
+def test_right_is_what_the_label_says_whichever_class_is_explained(made, batch, target):
+    mislabelled = set(batch.ids[::2])
+
+    def fetch(name):
+        sample = made.dataset.fetch(name)
+        return replace(sample, label=(sample.label + (name in mislabelled)) % 50)
+
+    with torch.no_grad():
+        answers = made.net(batch.inputs).argmax(1)
+    right = answers == torch.tensor([fetch(i).label for i in batch.ids])
+    assert 0 < int(right.sum()) <= N // 2
+    data = replace(made.dataset, fetch=fetch, labels={i: fetch(i).label for i in batch.ids})
+    told = {}
+    for explained in ("label", target):
+        results = assay.benchmark(
+            made.model, data, [{"mine": noise(1)}], ["part_completeness"], target=explained,
+            progress=False,
+        )  # fmt: skip
+        rows = results.curves.to_pylist()
+        told[explained] = [row["value"] for row in rows if row["name"] == "data_check"]
+    known = ~np.isnan(told[target]).reshape(N, -1)
+    assert (known == right.numpy()[:, None]).all()
+    assert told[target] == pytest.approx(told["label"], nan_ok=True)
 
 
 def test_completeness_mixes_the_checks_at_its_best_threshold(made, oracle):

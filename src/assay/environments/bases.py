@@ -13,6 +13,7 @@ from assay.own import dataset_item
 from assay.types import Dataset, Pixels, Preprocess
 
 BLANK = 0.5  # the grey of the blank canvas: black and white can both be seen on it
+BLANK_CANVAS = "blank"  # in place of the content of data
 AS_THEY_ARE = Pixels((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 
 
@@ -31,6 +32,11 @@ class Base:
     held_out: Tensor  # [M, 3, H, W]
     ids: tuple[str, ...]
     fingerprint: str
+
+    @property
+    def blank(self) -> bool:
+        """Whether there is nothing but what is planted."""
+        return self.fingerprint == BLANK_CANVAS
 
     @property
     def mean(self) -> Tensor:  # [3, 1, 1]
@@ -54,7 +60,7 @@ def read_base(base: Any, size: int, train: int, held_out: int, seed: int) -> Bas
     """
     if isinstance(base, str) and base == "blank":
         canvas = torch.full((1, 3, size, size), BLANK)
-        return Base(canvas, canvas, ("blank",), "blank")
+        return Base(canvas, canvas, ("blank",), BLANK_CANVAS)
     dataset = _dataset(base)
     if dataset.modality != "image" or len(dataset.ids) < 2:
         raise InputError(

@@ -43,7 +43,6 @@ def parts(
     epochs: Annotated[int, Field(ge=1)] = TRAINED["epochs"],
     seed: Annotated[int, Field(ge=0)] = TRAINED["seed"],
     samples: Annotated[int, Field(ge=1)] = 100,
-    progress: bool = True,
 ) -> Environment:
     """Animals of five parts, painted so that each part can truly be left out.
 
@@ -68,11 +67,10 @@ def parts(
         epochs: How often each is seen.
         seed: Of training: the scenes, the first weights, their order.
         samples: How many samples a run takes.
-        progress: Whether training shows a bar.
     """
     table = class_table()
     asked = {"size": size, "images": images, "epochs": epochs, "seed": seed}
-    net = packaged(asked) if weights == "packaged" else train(table, progress=progress, **asked)
+    net = packaged(asked) if weights == "packaged" else train(table, **asked)
     pixels = Pixels(mean=(0.0,) * 3, std=(1.0,) * 3)
     model = Model(
         net,
@@ -130,17 +128,13 @@ def network(size: int = 64) -> CifarResNet:
     return CifarResNet(8, CLASSES, stride=2 if size >= 64 else 1)
 
 
-def train(
-    table: Tensor, *, size: int, images: int, epochs: int, seed: int, progress: bool = True
-) -> nn.Module:
+def train(table: Tensor, *, size: int, images: int, epochs: int, seed: int) -> nn.Module:
     """The network, taught on scenes of which half lack some parts; the same for a seed."""
     pictures, labels, absent = training_images(table, size, images, seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = network(size)
-    return fit(
-        net, pictures, fitting(table, labels, absent), epochs=epochs, seed=seed, progress=progress
-    )
+    return fit(net, pictures, fitting(table, labels, absent), epochs=epochs, seed=seed)
 
 
 def training_images(

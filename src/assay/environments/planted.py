@@ -166,7 +166,7 @@ def _planted(name: str, plant: Plant, names: Any, told: Setting) -> Environment:
         },
         "proof": proof.card(),
         "truth": "upper bound" if proof.sufficient else "exact",
-        "note": _say(proof),
+        "note": _say(proof, base),
     }
     return Environment(
         name=name,
@@ -177,14 +177,20 @@ def _planted(name: str, plant: Plant, names: Any, told: Setting) -> Environment:
     )
 
 
-def _say(proof: Proof) -> str:
-    if not proof.sufficient:
-        return "The network needs the whole plant, as far as four of its parts can tell"
-    return (
-        f"Upper-bound truth: a part of the plant ({', '.join(proof.sufficient)}) does what the "
-        f"whole does, so a method need not mark all of it. Recall, F1 and average precision are "
-        f"shown, not ranked"
-    )
+def _say(proof: Proof, base: Base) -> str:
+    said = "The network needs the whole plant, as far as four of its parts can tell"
+    if proof.sufficient:
+        said = (
+            f"Upper-bound truth: a part of the plant ({', '.join(proof.sufficient)}) does what the "
+            f"whole does, so a method need not mark all of it. Recall, F1 and average precision "
+            f"are shown, not ranked"
+        )
+    if base.blank:
+        said += (
+            ". On a blank canvas there is nothing but the plant: that the network uses nothing "
+            "else is so by design, not found"
+        )
+    return said
 
 
 # --- the network ----------------------------------------------------------------------------------
@@ -304,7 +310,11 @@ def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Pr
     ids = tuple(f"{seed}-{i}" for i in range(n))
     row_of = dict(zip(ids, planted.ids, strict=True))
     baselines = dict(zip(ids, _normalised(pixels, clean), strict=True))
-    shared = len(base.ids) > 1  # a blank canvas makes no two samples alike
+    if len(base.ids) > 1:
+        groups = [base.ids[row] for row in rows]
+    else:  # one canvas: the same label at the same place is the same image
+        spots = zip(labels.tolist(), places.tolist(), strict=True)
+        groups = [f"{label} at {place[0]}, {place[1]}" for label, place in spots]
     return replace(
         planted,
         ids=ids,
@@ -312,8 +322,8 @@ def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Pr
         labels=dict(zip(ids, labels.tolist(), strict=True)),
         fingerprint=registry.identity([planted.fingerprint, seed, list(baselines.values())]),
         has=planted.has | ({UPPER_BOUND} if proof.sufficient else set()),
-        groups=dict(zip(ids, (base.ids[r] for r in rows), strict=True)) if shared else {},
-        note=_say(proof),
+        groups=dict(zip(ids, groups, strict=True)),
+        note=_say(proof, base),
     )
 
 

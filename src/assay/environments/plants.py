@@ -53,7 +53,11 @@ class Plant:
         return torch.randint(0, self.size - self.side + 1, (n, 2), generator=generator)
 
     def grid_places(self, n: int, generator: torch.Generator) -> Tensor:  # [n, 2]
-        """Points of M4's grid over the image in a drawn order: more of them begin alike."""
+        """Points of M4's grid over the image in a drawn order: more of them begin alike.
+
+        As in M4 the way to the last row and column is divided by the number of points, so that no
+        point reaches them.
+        """
         rounds = [torch.randperm(ACROSS**2, generator=generator) for _ in range(-(-n // ACROSS**2))]
         index = torch.cat(rounds)[:n]
         points = torch.stack([index // ACROSS, index % ACROSS], 1)

@@ -11,7 +11,7 @@ from assay.environments.plants import Plant, parts, show
 from assay.errors import PrerequisiteError
 
 RIGHT = 0.9  # how often the network must be right where the plant is
-MARGIN = 0.1  # how far above chance it may be where the plant is not
+MARGIN = 0.1  # how far above chance right answers may outlast the plant
 SUFFICES = 0.9  # a part of the plant that keeps so much of what the whole gives is enough
 
 
@@ -23,7 +23,10 @@ class Proof:
         images: How many were planted, the same for each number.
         chance: One over the number of labels.
         planted: Accuracy on held-out images with the plant.
-        removed: On the same images without it.
+        removed: On the same images without it. It says nothing of use: whoever does not see the
+            label is right by chance.
+        changed: Of the right answers to images that show a plant, how many are wrong without it. A
+            network that ignores the plant changes none.
         alone: With the plant on a canvas of the mean colour.
         moved: With the plant on the pixels of another image.
         parts: With a part of the plant: half, border, interior, quarter.
@@ -33,6 +36,7 @@ class Proof:
     chance: float
     planted: float
     removed: float
+    changed: float
     alone: float
     moved: float
     parts: Mapping[str, float]
@@ -41,7 +45,12 @@ class Proof:
     def used(self) -> bool:
         """Whether the plant is needed and suffices."""
         with_it = min(self.planted, self.alone, self.moved) >= RIGHT
-        return with_it and self.removed <= self.chance + MARGIN
+        return with_it and self.changed >= self.least_changed
+
+    @property
+    def least_changed(self) -> float:
+        """So much of `changed` is asked for: some answers stay right by chance."""
+        return 1 - self.chance - MARGIN
 
     @property
     def sufficient(self) -> tuple[str, ...]:
@@ -62,9 +71,10 @@ class Proof:
             f"else. Of {self.images} held-out images it names {self.planted:.1%} right with the "
             f"plant, {self.alone:.1%} with the plant on a blank canvas, {self.moved:.1%} with it "
             f"on other images (expected at least {RIGHT:.0%} each), and {self.removed:.1%} "
-            f"without it (expected at most {self.chance + MARGIN:.0%}; chance is "
-            f"{self.chance:.0%}). Train longer (`epochs`) or with more images (`train`), or take "
-            f"another `net`."
+            f"without it (chance is {self.chance:.0%}). Of its right answers where the plant shows "
+            f"{self.changed:.1%} are wrong once it is gone (expected at least "
+            f"{self.least_changed:.0%}). Train longer (`epochs`) or with more images (`train`), or "
+            f"take another `net`."
         )
 
     def card(self) -> dict[str, Any]:
@@ -89,14 +99,20 @@ def prove(
     labels = torch.arange(n) % plant.classes
     colours, region = plant.paint(labels, plant.random_places(n, generator))
 
-    def right(background: Tensor, shown: Tensor) -> float:
-        return float((answer(show(background, colours, shown)) == labels).double().mean())
+    def are_right(background: Tensor, shown: Tensor) -> Tensor:  # [B] bool
+        return answer(show(background, colours, shown)) == labels
 
+    def right(background: Tensor, shown: Tensor) -> float:
+        return float(are_right(background, shown).double().mean())
+
+    before, after = are_right(images, region), are_right(images, torch.zeros_like(region))
+    known = before & region.flatten(1).any(1)  # where nothing shows, nothing is taken away
     return Proof(
         images=n,
         chance=1 / plant.classes,
-        planted=right(images, region),
-        removed=right(images, torch.zeros_like(region)),
+        planted=float(before.double().mean()),
+        removed=float(after.double().mean()),
+        changed=float((known & ~after).sum() / known.sum().clamp(min=1)),
         alone=right(mean.expand_as(images), region),
         moved=right(images.roll(1, 0), region),
         parts={

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from assay import reduce
 from assay.absent import Absent, each
+from assay.errors import InputError
 from assay.features import Features, make_units, parts_of
 from assay.interventions import intervention
 from assay.registry import protocol
@@ -139,6 +140,8 @@ def part_completeness(
     `output: probability` does not.
     """
     batch, maps = case.batch, case.attribution.flatten(1).double()  # [B, N]
+    if batch.labels is None:
+        raise InputError("Expected labels to tell which images are classified right, got none.")
     parts, everything = make_units(batch, "parts"), make_units(batch, {"parts": {"things": True}})
     levels = torch.tensor(THRESHOLDS, dtype=torch.float64, device=maps.device)
     mass = (maps.clamp(min=0) if whole == "positive" else maps).sum(1)
@@ -150,14 +153,14 @@ def part_completeness(
     after = case.respond(parts, every_set(parts), fill).predicted  # [B, 2 ** parts]
     kept, lost = after.gather(1, after.shape[1] - 1 - named), after.gather(1, named)
     table = covered(parts_of(batch, "classes of parts").classes).to(maps.device)
-    right = before[:, 0] == batch.targets
+    right = before[:, 0] == batch.labels
     cost = case.clean.output(output).double()
     cost = cost - case.respond(everything, each(everything), fill).output(output).double()
     small = irrelevant * case.clean.output(output).double().abs()
     idle = ((cost.abs() < small) | (cost < 0)) & everything.valid  # [B, P]
     distracted = (important & idle[:, None]).sum(2) / idle.sum(1)[:, None]  # NaN: nothing is idle
     curves = {
-        "data_check": table[batch.targets].gather(1, named).masked_fill(~right[:, None], torch.nan),
+        "data_check": table[batch.labels].gather(1, named).masked_fill(~right[:, None], torch.nan),
         "preservation": (kept == before).double(),
         "deletion_check": (lost != before).double(),
         "distractibility": 1 - distracted.double(),
