@@ -455,3 +455,11 @@ def test_each_crafted_rival_wins_at_home():
         "number_watermark": ["rect", "pooling"],
         "stripe_watermark": ["pooling", "rect"],
     }
+
+
+def test_a_network_known_already_answers_the_same():
+    first, again = small("yellow_patch"), small("yellow_patch")
+    inputs = first.batch(12).inputs
+    assert not any(module.training for module in again.net.modules())
+    with torch.no_grad():
+        assert torch.equal(first.net(inputs), again.net(inputs))

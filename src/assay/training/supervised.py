@@ -35,6 +35,7 @@ def train_once(key: str, net: nn.Module, train: Callable[[], None], cache: Path 
         load_weights(net, path)
     else:
         train()
+    net.eval()  # weights that were loaded leave the network as it was made
     _TRAINED[key] = {name: value.detach().clone() for name, value in net.state_dict().items()}
     if path is not None and not path.is_file():
         _write(_TRAINED[key], path)
