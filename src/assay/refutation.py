@@ -119,7 +119,11 @@ class Evidence:
         failed = next((c["message"] for c in mine if c["status"] == "failed"), "")
         missing = failed or next((c["message"] for c in mine if c["status"] == "n/a"), "")
         signed = any(_signed(self.maps(method, e)) for e in tried)
-        rows = [self._judge(method, e, side, gamma) for e in tried for side in _sides(e, signed)]
+        rows = [
+            self._judge(method, e, side, gamma)
+            for e in tried
+            for side in _sides(signed, true_signs=_signed(self.truth(e)))
+        ]
         return Verdict(method, tuple(rows), len(everywhere), missing, failed)
 
     def truth(self, environment: str) -> Tensor:  # [n, H, W]
@@ -175,9 +179,10 @@ def _signed(maps: Tensor) -> bool:
     return bool(-maps.min() > FAINT * maps.abs().max())
 
 
-def _sides(environment: str, signed: bool) -> tuple[Side, ...]:
-    if environment.startswith("single_color_modulo"):
-        return ("overall",)  # its truth has no sign
+def _sides(signed: bool, true_signs: bool) -> tuple[Side, ...]:
+    """The truth a method is held against: where it has no signs, those of maps say nothing."""
+    if not true_signs:
+        return ("overall",)
     return ("overall", "positive", "negative") if signed else ("positive_smooth",)
 
 

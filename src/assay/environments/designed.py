@@ -153,12 +153,12 @@ def _accumulator(
     The redundant maps, where there are any, enter the first stage by the weights `disturbance`.
     """
     layers: list[nn.Module] = []
-    todo = stages(size)
+    sides = stages(size)
     if disturbance is not None:
-        _, padding = todo.pop(0)
+        _, padding = sides.pop(0)
         weight = torch.cat([_diagonal(torch.ones(maps, 1, SIDE, SIDE)), disturbance], 1)
         layers += [_windows(weight, padding), nn.ReLU()]
-    for _, padding in todo:
+    for _, padding in sides:
         if uniform:
             layers += [_windows(_diagonal(torch.ones(maps, 1, SIDE, SIDE)), padding), nn.ReLU()]
             continue

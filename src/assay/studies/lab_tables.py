@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from assay.ranking.intervals import mean_interval
 from assay.results import load
@@ -82,8 +83,6 @@ def color_table(reading: Reading, printed: Ranks) -> Iterator[str]:
 
 def printed_correlations(ranks: Ranks) -> list[float]:
     """What the paper's printed ranks themselves correlate with their F1 column."""
-    from scipy import stats
-
     matrix = np.array(list(ranks.values()))
     return [float(stats.spearmanr(matrix[:, 0], matrix[:, i]).statistic) for i in (1, 2, 3)]
 
