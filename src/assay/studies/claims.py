@@ -164,7 +164,7 @@ def bootstrap(
     ]
 
 
-def replicates(name: str, values: Sequence[float]) -> Effect:
+def replicates(name: str, values: Sequence[float] | Floats) -> Effect:
     """The mean of independent replicates with its standard error."""
     found = np.asarray(values, dtype=float)
     if len(found) < 2:

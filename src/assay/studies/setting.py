@@ -30,11 +30,12 @@ class Study:
         models: The networks as a suite writes them, by the name their rows get.
         out: The folder of the runs; one that holds earlier runs is continued.
         n: Samples of the dataset.
-        trials: Draws of synthetic data.
+        trials: Draws of synthetic data; networks that are trained anew, where those are fewer.
         seed: The seed of everything random.
         steps: Steps of integrated gradients; Extremal Perturbation takes 16 times as many.
         size: Pixels a side of designed images.
         others: Networks that only some claims ask for, as `models`.
+        training: The images that networks are trained on, datasets as a suite writes them.
         resamples: Resamples of a bootstrap.
         device: Where the networks run.
         workers: Processes.
@@ -56,6 +57,7 @@ class Study:
     micro_batch: int | None = None
     setting: Setting = "stand-in"
     others: Mapping[str, Any] = field(default_factory=dict)
+    training: Sequence[Any] = ()
     _read: dict[str, Reading] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +76,8 @@ class Study:
         Args:
             data: A folder with `cifar10/cifar10_test_lossless.parquet` and
                 `weights/cifar10-resnet/cifar10_resnet20.safetensors`, `..56.safetensors`, and
-                perhaps `weights/small_vit/small_vit_cifar10.safetensors`.
+                perhaps `weights/small_vit/small_vit_cifar10.safetensors`; to train networks also
+                `cifar10/*train*lossless.parquet`, one file or several.
             out: The folder of the runs.
             **how: Other fields of a study; None is the default.
         """
@@ -91,6 +94,8 @@ class Study:
         transformer = data / "weights" / "small_vit" / "small_vit_cifar10.safetensors"
         if transformer.is_file():
             how["others"] = {"small_vit": {"small_vit": {"weights": str(transformer)}}}
+        training = sorted((data / "cifar10").glob("*train*lossless.parquet"))
+        how["training"] = [{"parquet": {"path": str(path)}} for path in training]
         return cls({"parquet": {"path": str(images)}}, models, out, **_told(how))
 
     @classmethod

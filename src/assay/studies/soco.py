@@ -10,6 +10,7 @@ noise of 0.3 is a standard deviation, which the paper leaves open.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -295,15 +296,21 @@ CHOSEN = {
 }
 
 
-def each_wins_at_home(claim: Claim, study: Study) -> list[Row]:
-    """3: crafted methods on planted labels; it trains networks, which needs torch."""
-    from assay.studies.soco_planted import each_wins_at_home
+def trains(module: str, test: str) -> Callable[[Claim, Study], list[Row]]:
+    """A test that trains networks, which needs torch: its module is read when it is run."""
 
-    return each_wins_at_home(claim, study)
+    def rows(claim: Claim, study: Study) -> list[Row]:
+        found: list[Row] = getattr(importlib.import_module(module), test)(claim, study)
+        return found
+
+    return rows
 
 
 TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
-    "soco.3": each_wins_at_home,
+    "soco.1": trains("assay.studies.soco_retraining", "retraining_restores"),
+    "soco.2": trains("assay.studies.soco_retraining", "whole_images_fail"),
+    "soco.3": trains("assay.studies.soco_planted", "each_wins_at_home"),
+    "soco.4": trains("assay.studies.soco_semi_natural", "ranks_change"),
     "soco.6": blind_to_magnitude,
     "soco.7": synthetic_soundness,
     "soco.8": synthetic_completeness,
@@ -315,6 +322,7 @@ TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
     "soco.14": no_gain_by_order,
     "soco.15": none_best_in_both,
     "soco.16": ensembles_of_deepshap,
+    "soco.17": trains("assay.studies.soco_semi_natural", "like_synthetic"),
 }
 RESTS_ON = {
     "modified": ("soco.6", "soco.9", "soco.10"),

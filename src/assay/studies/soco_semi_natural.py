@@ -1,0 +1,95 @@
+"""SoCo's claims about semi-natural data: ROAD ranks methods there as on a blank canvas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from assay.api import benchmark
+from assay.environments.environment import environment
+from assay.plan import build_one
+from assay.ranking.resampling import Floats
+from assay.studies.claims import Claim, Row, make_row, replicates
+from assay.studies.reading import Reading
+from assay.studies.soco_networks import resnet8, seeds, trained
+from assay.types import Model
+
+if TYPE_CHECKING:
+    from assay.studies.setting import Study
+
+MOST = 500  # images each network is judged on
+METHODS = ("rect", "gradcam", "integrated_gradients", "deepshap")  # of the paper's figure 3
+KINDS = ("natural", "semi-natural", "synthetic")
+
+
+def ranks_change(claim: Claim, study: Study) -> list[Row]:
+    """4: who is best by ROAD on planted labels is not who is best on the images' own."""
+    scores = by_road(study)
+    found = alike(scores, "semi-natural", "natural")
+    effects = [replicates("rank correlation", found)]
+    return [make_row(claim, effects, "stand-in", note=_say(scores))]
+
+
+def like_synthetic(claim: Claim, study: Study) -> list[Row]:
+    """17: on planted labels ROAD ranks as on a blank canvas, not as on the images' own."""
+    scores = by_road(study)
+    synthetic = alike(scores, "semi-natural", "synthetic")
+    natural = alike(scores, "semi-natural", "natural")
+    both = f"With synthetic {synthetic.mean():.2f}, with natural {natural.mean():.2f}"
+    effects = [replicates("synthetic - natural", synthetic - natural)]
+    return [make_row(claim, effects, "stand-in", note=f"{both}; {_say(scores)}")]
+
+
+def alike(scores: dict[str, Floats], one: str, other: str) -> Floats:
+    """The rank correlation of the methods `[networks]`, from scores `[networks, methods]`.
+
+    Where all methods tie they rank nothing: 0.
+    """
+    pairs = zip(scores[one], scores[other], strict=True)
+    return np.array(
+        [0.0 if np.ptp(a) * np.ptp(b) == 0 else stats.spearmanr(a, b)[0] for a, b in pairs]
+    )
+
+
+def by_road(study: Study) -> dict[str, Floats]:
+    """The area under ROAD's accuracy `[networks, methods]`, by kind of data; lower is better."""
+    return {kind: np.stack([_areas(study, kind, s) for s in seeds(study)]) for kind in KINDS}
+
+
+def _areas(study: Study, kind: str, seed: int) -> Floats:  # [methods]
+    model, data = _natural(study, seed) if kind == "natural" else _planted(study, kind, seed)
+    results = benchmark(
+        model, data, list(METHODS), [{"road_morf": {"steps": 10, "label": "road"}}], seed,
+        study.out / f"road-{kind}-{seed}",
+        limit=min(study.n, MOST), device=study.device, micro_batch=study.micro_batch,
+    )  # fmt: skip
+    reading = Reading(results)
+    return np.array([reading.values("road", method).mean() for method in METHODS])
+
+
+def _natural(study: Study, seed: int) -> tuple[Model, Any]:
+    return trained(study, None, seed), build_one("dataset", study.dataset)
+
+
+def _planted(study: Study, kind: str, seed: int) -> tuple[Model, Any]:
+    def net(classes: int) -> Model:
+        model = resnet8(classes)
+        model.net.to(study.device or "cpu")
+        return model
+
+    made = environment(
+        "number_watermark",
+        base=study.dataset if kind == "semi-natural" else "blank",
+        samples=min(study.n, MOST), seed=seed, net=net, cache=str(study.out / "planted"),
+    )  # fmt: skip
+    return made.model, made.dataset
+
+
+def _say(scores: dict[str, Floats]) -> str:
+    each = [
+        f"{kind} " + ", ".join(f"{m} {v:.2f}" for m, v in zip(METHODS, found.mean(0), strict=True))
+        for kind, found in scores.items()
+    ]
+    return f"Area under ROAD's accuracy, lower is better: {'; '.join(each)}"

@@ -1,0 +1,131 @@
+"""SoCo's claims that train networks: what is removed, what a network learns from it, who wins."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from assay import registry
+from assay.data.memory import as_dataset
+from assay.environments.environment import environment
+from assay.errors import PrerequisiteError
+from assay.studies import soco_masks, soco_networks, soco_semi_natural
+from assay.studies.setting import Study, run_study
+from assay.training.epochs import accuracy, train_epochs
+from assay.types import Model
+
+CLASSES = 4
+
+
+@registry.dataset("labelled_noise")
+def labelled_noise(*, seed: int = 0, samples: int = 480):
+    """Noise whose labels say nothing about it."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(samples, 3, 16, 16, generator=generator)
+    return as_dataset((images, torch.arange(samples) % CLASSES))
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    for name, value in {"WIDTH": 8, "EPOCHS": 12, "BATCH": 32}.items():
+        monkeypatch.setattr(soco_networks, name, value)
+    test = {"labelled_noise": {"seed": 1}}
+    return Study(test, {"unused": None}, tmp_path, n=80, trials=2, training=["labelled_noise"])
+
+
+def test_the_strategies_remove_what_they_say():
+    disc, both, place = (s(32, 10) for s in soco_networks.STRATEGIES.values())
+    assert disc.flatten(1).sum(1).tolist() == both.flatten(1).sum(1).tolist() == [717] * 10
+    assert place.flatten(1).sum(1).tolist() == [51] * 10
+    assert bool((disc == disc[0]).all())
+    assert len({tuple(mask.flatten().tolist()) for mask in both}) == 10
+    at = torch.arange(32) - 15.5
+    far = torch.hypot(at[:, None], at[None, :])
+    assert float(far[disc[0]].max()) <= float(far[~disc[0]].min())
+    for label in range(10):
+        row, column = soco_masks.place(label, 32)
+        assert 3 in (row, column) or 27 in (row, column)
+        assert bool(both[label, row, column])
+        assert bool(place[label, row, column])
+
+
+def test_the_network_is_the_papers():
+    net = soco_networks.resnet8().net
+    assert sum(p.numel() for p in net.parameters()) == 1_227_594
+    weighted = [m for m in net.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
+    assert len([m for m in weighted if getattr(m, "kernel_size", None) != (1, 1)]) == 8
+
+
+def test_training_keeps_the_best_epoch_and_is_the_same_again():
+    inputs = torch.randn(400, 5, generator=torch.Generator().manual_seed(0))
+    labels = (inputs[:, 0] > 0).long()
+
+    def trained(epochs):
+        torch.manual_seed(0)
+        model = Model(torch.nn.Linear(5, 2))
+        train_epochs(model, inputs, labels, epochs=epochs, batch=50, rate=0.05, progress=False)
+        return model
+
+    assert accuracy(trained(10), inputs, labels) > 0.95
+    once, again = (trained(2).net.weight for _ in range(2))
+    assert torch.equal(once, again)
+    held_out = torch.randperm(400, generator=torch.Generator().manual_seed(0))[:50]
+    after = [accuracy(trained(n), inputs[held_out], labels[held_out]) for n in (1, 2, 4, 8)]
+    assert after == sorted(after)  # more epochs to choose from are never worse
+
+
+def test_a_network_learns_from_the_place_of_what_is_removed(study):
+    """The images are noise: only the place can tell the class, so nothing else can be learned."""
+    (row,), _ = run_study("soco.1", study)
+    images, labels = soco_networks.test_images(study)
+    training, _, _ = soco_networks.training_images(study)
+    right = {}
+    for strategy in ("disc", "disc and place"):
+        shown = soco_networks.perturbed(strategy, images, labels, training)
+        right[strategy] = accuracy(soco_networks.trained(study, strategy, 0), shown, labels)
+    assert right["disc and place"] > 0.9
+    assert right["disc"] < 0.5
+    assert "by the place alone" in row.note
+    assert (row.n, row.setting, row.verdict) == (2, "scaled", "undecided")
+
+
+def test_whole_images_are_asked_of_both_networks(study):
+    (row,), _ = run_study("soco.2", study)
+    images, labels = soco_networks.test_images(study)
+    found = [
+        accuracy(soco_networks.trained(study, None, seed), images, labels)
+        - accuracy(soco_networks.trained(study, "place", seed), images, labels)
+        for seed in (0, 1)
+    ]
+    assert row.value == pytest.approx(np.mean(found))
+
+
+def test_training_images_are_asked_for(tmp_path):
+    study = Study("labelled_noise", {"unused": None}, tmp_path)
+    with pytest.raises(PrerequisiteError, match="lossless training images"):
+        run_study("soco.1", study)
+
+
+def test_ranks_are_compared_network_by_network():
+    scores = {
+        "semi-natural": np.array([[1.0, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, 1]]),
+        "natural": np.array([[4.0, 3, 2, 1], [1, 2, 4, 3], [1, 2, 3, 4]]),
+    }
+    found = soco_semi_natural.alike(scores, "semi-natural", "natural")
+    assert found == pytest.approx([-1.0, 0.8, 0.0])  # who ties with all tells nothing
+
+
+def test_semi_natural_claims_run(study, monkeypatch):
+    study = replace(study, n=8)
+    monkeypatch.setattr(soco_networks, "EPOCHS", 1)
+    little = {"size": 16, "classes": 4, "train": 1024, "epochs": 2, "net": None}
+
+    def small(plant, **told):
+        return environment(plant, **{**told, "base": "blank", **little})
+
+    monkeypatch.setattr(soco_semi_natural, "environment", small)
+    for name in ("soco.4", "soco.17"):
+        (row,), _ = run_study(name, study)
+        assert (row.n, row.setting) == (2, "stand-in")
+        assert row.note.count("gradcam") == 3  # one area for each kind of data
