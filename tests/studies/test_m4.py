@@ -157,6 +157,7 @@ def proof(changed=1.0, alone=1.0, moved=1.0, sufficient=("half",)):
         ({}, "holds"),
         ({"changed": 0.6}, "does not carry over"),
         ({"alone": 0.8}, "does not carry over"),
+        ({"moved": 0.8}, "does not carry over"),
     ],
 )
 def test_the_patch_is_used_or_not(wrong, expected):

@@ -35,6 +35,8 @@ SETTING: Setting = "stand-in"
 GRADIENTS = ("integrated_gradients", "smoothgrad")
 ATTENTION = ("generic_attention", "bt_head", "bt_token")
 
+UPPER = "Where a part of the patch suffices, the whole is an upper bound of the truth: see m4.13."
+
 Means = Mapping[str, float]  # by method, of one network
 
 
@@ -53,7 +55,8 @@ def smoothgrad_last(claim: Claim, found: Scored) -> Row:
     best = "; ".join(str(effect) for effect in of_best)
     note = (
         f"{_table(found)}. Grad-CAM at the last layer. At the layer that is best for the network, "
-        f"chosen on the same images, as the paper's numbers must be: {best}.{_left_out(found)}"
+        f"chosen on the same images, as the paper's numbers must be: {best}. "
+        f"{UPPER}{_left_out(found)}"
     )
     return make_row(claim, of_last, SETTING, note=note.removesuffix("."))
 
@@ -97,7 +100,8 @@ def attention_first(claim: Claim, transformers: Scored, convolutional: Scored) -
     note = (
         f"On transformers: {_table(transformers)}. On convolutional networks: "
         f"{_table(convolutional)}. Generic attention in M4's form. That it is worst on MAE is not "
-        f"testable here: no network was trained to fill in masked images."
+        f"testable here: no network was trained to fill in masked images. "
+        f"{UPPER}"
         f"{_left_out(transformers, convolutional)}"
     )
     return make_row(claim, effects, SETTING, note=note.removesuffix("."))
