@@ -125,6 +125,7 @@ def test_every_file_has_a_place_in_the_order() -> None:
         "report.page",
         "studies.shelf",
         "studies.soco",
+        "studies.m4",
         "studies.attributionlab",
     ],
 )

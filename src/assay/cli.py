@@ -270,7 +270,7 @@ def report(
 @app.command()
 def claims(
     paper: Annotated[
-        str | None, typer.Option(help="Only one paper's: soco, attributionlab.")
+        str | None, typer.Option(help="Only one paper's: m4, soco, attributionlab.")
     ] = None,
     run_id: Annotated[
         str | None, typer.Option("--run", help="Run a claim, soco.12, or all of a paper, soco.")
@@ -281,7 +281,9 @@ def claims(
     ] = None,
     out: OutOption = Path("assay-claims"),
     n: Annotated[int | None, typer.Option(min=2, help="Images; else as many as usual.")] = None,
-    trials: Annotated[int | None, typer.Option(min=2, help="Synthetic draws; else 20.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=2, help="Synthetic draws, networks trained; else 20.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything random; else 0.")] = None,
     device: DeviceOption = None,
     workers: WorkersOption = 1,

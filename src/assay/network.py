@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.errors import InputError
+from assay.errors import InputError, PrerequisiteError
 from assay.hashing import hash_network
 from assay.pixels import Pixels, Preprocess
 from assay.tokens import Tokenize, Tokens
@@ -26,6 +26,17 @@ BAG_OF_PATCHES = ("patch_logits", "receptive_field", "stride")
 def has_attention(module: nn.Module) -> bool:
     """Whether some part of a network calls itself attention; a model may say so in its `has`."""
     return any("attention" in type(part).__name__.lower() for part in module.modules())
+
+
+def usable_device(name: str | None) -> torch.device:
+    """The device of this name, the processor without one; refused where it cannot be used."""
+    try:
+        wanted = torch.device(name or "cpu")
+    except RuntimeError:
+        raise InputError(f"Expected `device` to be `cpu` or `cuda`, got {name!r}.") from None
+    if wanted.type == "cuda" and not torch.cuda.is_available():
+        raise PrerequisiteError(f"Expected a CUDA device for `{name}`, but torch finds none.")
+    return wanted
 
 
 @dataclass

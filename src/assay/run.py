@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from assay.cells import Cell
 from assay.checking import is_checked
 from assay.data.classes import check_labels, check_target
@@ -22,6 +20,7 @@ from assay.executors import (
 from assay.forecast import Forecast, forecast
 from assay.manifest import write_manifest
 from assay.models.prepare import choose_micro_batch
+from assay.network import usable_device
 from assay.plan import Plan, Shard, resolve
 from assay.progress import bar
 from assay.results import Results
@@ -165,12 +164,7 @@ def prepare(
 def _check_settings(device: str | None, micro_batch: int | None) -> None:
     if micro_batch is not None and micro_batch < 1:
         raise InputError(f"Expected `micro_batch` to be at least 1, got {micro_batch}.")
-    try:
-        wanted = torch.device(device or "cpu")
-    except RuntimeError:
-        raise InputError(f"Expected `device` to be `cpu` or `cuda`, got {device!r}.") from None
-    if wanted.type == "cuda" and not torch.cuda.is_available():
-        raise PrerequisiteError(f"Expected a CUDA device for `{device}`, but torch finds none.")
+    usable_device(device)
 
 
 def _check_unchanged(plan: Plan, earlier: dict[str, Any], store: Store) -> None:

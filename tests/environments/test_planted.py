@@ -10,7 +10,7 @@ from torch import nn
 import assay
 from assay.environments import plants
 from assay.environments.bases import read_base
-from assay.environments.proof import RIGHT, Proof, prove
+from assay.environments.proof import RIGHT, Proof, Unproved, prove
 from assay.errors import InputError, PrerequisiteError
 from assay.training import supervised
 
@@ -206,6 +206,24 @@ def frozen(classes):
 def test_a_network_that_ignores_the_plant_is_refused(net):
     with pytest.raises(PrerequisiteError, match="no proof that its network uses the plant"):
         small("yellow_patch", net=net, base=natural())
+
+
+def test_what_was_found_is_kept_where_it_is_refused():
+    with pytest.raises(Unproved) as refusal:
+        small("yellow_patch", net=frozen, base=natural())
+    assert not refusal.value.proof.used
+
+
+def test_the_learning_rate_and_the_device_can_be_told(tmp_path):
+    usual = small("yellow_patch", cache=str(tmp_path), device="cpu")
+    assert "device" not in usual.name
+    assert small("yellow_patch").model.weights_hash == usual.model.weights_hash
+    slower = small("yellow_patch", cache=str(tmp_path), rate=5e-3)
+    assert slower.model.weights_hash != usual.model.weights_hash
+    assert slower.card["setting"]["rate"] == 5e-3
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    with pytest.raises(InputError, match="Expected `device` to be `cpu` or `cuda`"):
+        small("yellow_patch", device="attic")
 
 
 def test_a_network_of_another_size_is_refused():

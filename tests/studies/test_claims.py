@@ -107,6 +107,16 @@ def test_p_values_are_those_of_student():
     assert found.interval() == pytest.approx(tuple(expected.confidence_interval(0.95)))
 
 
+def test_two_groups_are_held_apart_as_by_welch():
+    random = np.random.default_rng(3)
+    these, those = random.normal(0.5, 0.1, 10), random.normal(0.2, 0.3, 14)
+    found = c.apart("it", these.tolist(), those.tolist())
+    expected = stats.ttest_ind(these, those, equal_var=False)
+    assert found.value / found.error == pytest.approx(expected.statistic)
+    assert found.n - 1 <= expected.df  # never surer than Welch
+    assert c.p_values(found)[0] >= expected.pvalue
+
+
 def test_the_bootstrap_finds_the_error_of_a_mean():
     values = np.random.default_rng(1).exponential(size=(400, 2))
     found = c.bootstrap(["a", "b"], lambda w: w @ values / w.sum(1, keepdims=True), 400)

@@ -9,7 +9,7 @@ import toy_run  # noqa: F401 - registers toy_images and toy_net
 from assay import reduce
 from assay.environments.environment import environment
 from assay.errors import InputError, PrerequisiteError
-from assay.studies import gaussian, soco, soco_planted, soco_runs
+from assay.studies import gaussian, planting, soco, soco_runs
 from assay.studies.setting import Study, forecasts, run_study
 
 TRAINED = {f"soco.{n}" for n in (1, 2, 3, 4, 17)}
@@ -52,7 +52,7 @@ def test_crafted_methods_win_where_the_plant_is_theirs(study, monkeypatch):
     def blank(plant, **told):
         return environment(plant, **{**told, "base": "blank", **little[plant]})
 
-    monkeypatch.setattr(soco_planted, "environment", blank)
+    monkeypatch.setattr(planting, "environment", blank)
     (row,), _ = run_study("soco.3", study)
     assert row.n == 12
     assert "number_watermark, rect - pooling" in row.note

@@ -8,9 +8,9 @@ import torch
 
 from assay import registry
 from assay.data.memory import as_dataset
-from assay.environments.environment import environment
 from assay.errors import PrerequisiteError
 from assay.studies import soco_masks, soco_networks, soco_semi_natural
+from assay.studies.planting import planted
 from assay.studies.setting import Study, run_study
 from assay.training.epochs import accuracy, train_epochs
 from assay.types import Model
@@ -121,10 +121,10 @@ def test_semi_natural_claims_run(study, monkeypatch):
     monkeypatch.setattr(soco_networks, "EPOCHS", 1)
     little = {"size": 16, "classes": 4, "train": 1024, "epochs": 2, "net": None}
 
-    def small(plant, **told):
-        return environment(plant, **{**told, "base": "blank", **little})
+    def small(plant, study, **told):
+        return planted(plant, study, **{**told, "base": "blank", **little})
 
-    monkeypatch.setattr(soco_semi_natural, "environment", small)
+    monkeypatch.setattr(soco_semi_natural, "planted", small)
     for name in ("soco.4", "soco.17"):
         (row,), _ = run_study(name, study)
         assert (row.n, row.setting) == (2, "stand-in")

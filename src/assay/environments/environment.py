@@ -76,8 +76,8 @@ def build(name: str, options: Mapping[str, Any], label: str | None = None) -> En
     plugin = registry.get("environment", name)
     configured = plugin.configure(options)
     made: Environment = plugin.function(**configured)
-    # Where weights are kept says nothing of what is measured.
-    shown = {o: _shown(value) for o, value in configured.items() if o != "cache"}
+    # Where a network is trained and its weights are kept says nothing of what is measured.
+    shown = {o: _shown(v) for o, v in configured.items() if o not in ("cache", "device")}
     called = label or registry.label(plugin.name, shown, plugin.defaults)
     return replace(made, name=called, model=replace(made.model, name=called))
 

@@ -26,17 +26,20 @@ from assay.errors import InputError
 from assay.imports import load_object
 from assay.models.cifar_resnet import CifarResNet
 from assay.models.wrap import model as as_model
+from assay.network import usable_device
 from assay.registry import environment
-from assay.training.supervised import train, train_once
+from assay.training.supervised import RATE, train, train_once
 from assay.types import UPPER_BOUND, Dataset, Model, Pixels, Preprocess
 
 Count = Annotated[int, Field(ge=1)]
 Labels = Annotated[int, Field(ge=2)]
 Side = Annotated[int, Field(ge=8)]
+Rate = Annotated[float, Field(gt=0)]
 
 PIXELS = Pixels((0.5,) * 3, (0.25,) * 3)  # of a network that says nothing else
 PROVED = 500  # images the proof asks about, at least five a label
 BATCH = 64
+TOLD = ("epochs", "train", "rate", "samples", "seed")  # what the card repeats of the setting
 SEEN = 32  # pixels a side that the small network sees at once
 
 
@@ -50,6 +53,8 @@ class Setting:
     samples: int
     seed: int
     net: Any
+    rate: float
+    device: str | None
     cache: str | None
 
 
@@ -66,6 +71,8 @@ def yellow_patch(
     samples: Count = 100,
     seed: int = 0,
     net: Any = None,
+    rate: Rate = RATE,
+    device: str | None = None,
     cache: str | None = None,
 ) -> Environment:
     """A yellow square at a random place decides between two classes; the truth is the square.
@@ -79,7 +86,7 @@ def yellow_patch(
     plant = plants.patch(size, plants.square_side(size, patch))
     return _planted(
         "yellow_patch", plant, ("no patch", "patch"),
-        Setting(base, epochs, train, samples, seed, net, cache),
+        Setting(base, epochs, train, samples, seed, net, rate, device, cache),
     )  # fmt: skip
 
 
@@ -97,6 +104,8 @@ def number_watermark(
     samples: Count = 100,
     seed: int = 0,
     net: Any = None,
+    rate: Rate = RATE,
+    device: str | None = None,
     cache: str | None = None,
 ) -> Environment:
     """A black square with the class in white digits, at a random place; the truth is the square.
@@ -111,7 +120,7 @@ def number_watermark(
     plant = plants.number(size, plants.square_side(size, patch or smallest), classes)
     return _planted(
         "number_watermark", plant, [f"{label:02d}" for label in range(classes)],
-        Setting(base, epochs, train, samples, seed, net, cache),
+        Setting(base, epochs, train, samples, seed, net, rate, device, cache),
     )  # fmt: skip
 
 
@@ -128,6 +137,8 @@ def stripe_watermark(
     samples: Count = 100,
     seed: int = 0,
     net: Any = None,
+    rate: Rate = RATE,
+    device: str | None = None,
     cache: str | None = None,
 ) -> Environment:
     """Of seven bands those are white whose bit of the class is 1; the truth is the white bands.
@@ -140,7 +151,7 @@ def stripe_watermark(
     """
     return _planted(
         "stripe_watermark", plants.stripes(size, classes), [str(n) for n in range(classes)],
-        Setting(base, epochs, train, samples, seed, net, cache),
+        Setting(base, epochs, train, samples, seed, net, rate, device, cache),
     )  # fmt: skip
 
 
@@ -160,7 +171,9 @@ def _planted(name: str, plant: Plant, names: Any, told: Setting) -> Environment:
     card = {
         "plant": name,
         "setting": {
-            **{name: getattr(told, name) for name in ("epochs", "train", "samples", "seed")},
+            **{
+                name: getattr(told, name) for name in ("epochs", "train", "rate", "samples", "seed")
+            },
             "size": plant.size,
             "classes": plant.classes,
         },
@@ -214,6 +227,8 @@ def _network(told: Setting, plant: Plant) -> Model:
             f"Expected `net` to be a torch.nn.Module, a `Model`, or a function of the number of "
             f"classes that gives one, got {type(given).__name__}."
         )
+    if told.device is not None:
+        model.net.to(usable_device(told.device))
     pixels = _pixels(model)
     model = replace(model, pixels=pixels, prepare=model.prepare or Preprocess(plant.size, pixels))
     with model.evaluating(), torch.no_grad():
@@ -262,7 +277,7 @@ def _train(name: str, model: Model, plant: Plant, base: Base, told: Setting) -> 
         "plant": [plant.classes, plant.size, plant.side],
         "base": [base.fingerprint, len(base.training), len(base.held_out)],
         "net": [model.weights_hash, *(list(v) for v in asdict(_pixels(model)).values())],
-        "training": [told.epochs, told.train, told.seed, BATCH],
+        "training": [told.epochs, told.train, told.seed, BATCH, *_unusual(told.rate)],
     }
     train_once(
         f"{name}-{registry.identity(what)}",
@@ -272,11 +287,17 @@ def _train(name: str, model: Model, plant: Plant, base: Base, told: Setting) -> 
             draw,
             steps=told.epochs * math.ceil(told.train / BATCH),
             batch=BATCH,
+            rate=told.rate,
             seed=told.seed,
             what=f"training for {name}",
         ),
         None if told.cache is None else Path(told.cache).expanduser(),
     )
+
+
+def _unusual(rate: float) -> list[float]:
+    """Weights that were trained at the usual rate keep the name they always had."""
+    return [] if rate == RATE else [rate]
 
 
 def _answer(model: Model) -> Callable[[Tensor], Tensor]:

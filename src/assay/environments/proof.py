@@ -62,11 +62,12 @@ class Proof:
         """Refuse an environment whose truth would be a guess.
 
         Raises:
-            PrerequisiteError: The network does not use the plant, or not the plant alone.
+            Unproved: The network does not use the plant, or not the plant alone.
         """
         if self.used:
             return
-        raise PrerequisiteError(
+        raise Unproved(
+            self,
             f"`{name}` cannot score: there is no proof that its network uses the plant and nothing "
             f"else. Of {self.images} held-out images it names {self.planted:.1%} right with the "
             f"plant, {self.alone:.1%} with the plant on a blank canvas, {self.moved:.1%} with it "
@@ -74,12 +75,25 @@ class Proof:
             f"without it (chance is {self.chance:.0%}). Of its right answers where the plant shows "
             f"{self.changed:.1%} are wrong once it is gone (expected at least "
             f"{self.least_changed:.0%}). Train longer (`epochs`) or with more images (`train`), or "
-            f"take another `net`."
+            f"take another `net`.",
         )
 
     def card(self) -> dict[str, Any]:
         """The numbers, and what they say of the truth."""
         return {**asdict(self), "sufficient": list(self.sufficient)}
+
+
+class Unproved(PrerequisiteError):
+    """A network that was trained on a plant does not use it, or not it alone.
+
+    Attributes:
+        proof: What it was found to do.
+    """
+
+    def __init__(self, proof: Proof, said: str) -> None:
+        """The numbers, and what they say."""
+        super().__init__(said)
+        self.proof = proof
 
 
 def prove(

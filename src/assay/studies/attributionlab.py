@@ -26,6 +26,7 @@ from assay.studies.claims import (
     Effect,
     Row,
     Setting,
+    apart,
     bootstrap,
     make_row,
     replicates,
@@ -221,12 +222,9 @@ def positive_recall(claim: Claim, study: Study) -> list[Row]:
 
 def bottleneck_better(claim: Claim, study: Study) -> list[Row]:
     """14: other images in both settings, so their errors add up."""
-    colors = replicates("colors", _f1(read("colors", study, UNSEEN), "iba", "positive").tolist())
-    modulo = replicates(
-        "modulo", read("modulo", study, "modulo").values("truth_f1", "iba").tolist()
-    )
-    error = float(np.hypot(colors.error, modulo.error))
-    gained = Effect("multi-colour - modulo", colors.value - modulo.value, error, colors.n)
+    colors = _f1(read("colors", study, UNSEEN), "iba", "positive")
+    modulo = read("modulo", study, "modulo").values("truth_f1", "iba")
+    gained = apart("multi-colour - modulo", colors.tolist(), modulo.tolist())
     return [make_row(claim, [gained], SETTING)]
 
 

@@ -173,6 +173,16 @@ def replicates(name: str, values: Sequence[float] | Floats) -> Effect:
     return Effect(name, float(found.mean()), error, len(found))
 
 
+def apart(name: str, these: Sequence[float], those: Sequence[float]) -> Effect:
+    """How far the mean of these lies above that of those, two independent groups; Welch's error.
+
+    It rests on as many units as the smaller group has, which keeps to the safe side.
+    """
+    one, other = replicates(name, these), replicates(name, those)
+    error = math.hypot(one.error, other.error)
+    return Effect(name, one.value - other.value, error, min(one.n, other.n))
+
+
 def make_row(
     claim: Claim, effects: Sequence[Effect], setting: Setting, where: str = "", note: str = ""
 ) -> Row:

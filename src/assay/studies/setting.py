@@ -30,7 +30,7 @@ class Study:
         models: The networks as a suite writes them, by the name their rows get.
         out: The folder of the runs; one that holds earlier runs is continued.
         n: Samples of the dataset.
-        trials: Draws of synthetic data; networks that are trained anew, where those are fewer.
+        trials: Draws of synthetic data; half as many networks of a kind are trained.
         seed: The seed of everything random.
         steps: Steps of integrated gradients; Extremal Perturbation takes 16 times as many.
         size: Pixels a side of designed images.

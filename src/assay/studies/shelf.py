@@ -14,7 +14,11 @@ from assay.errors import InputError, PrerequisiteError, unknown
 from assay.studies.claims import Claim, Row, judge, open_row
 
 # The key of a paper and the module that holds its claims.
-PAPERS = {"soco": "assay.studies.soco", "attributionlab": "assay.studies.attributionlab"}
+PAPERS = {
+    "m4": "assay.studies.m4",
+    "soco": "assay.studies.soco",
+    "attributionlab": "assay.studies.attributionlab",
+}
 
 
 def module_of(paper: str) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.api import benchmark
-from assay.environments.environment import environment
 from assay.ranking.resampling import Floats
 from assay.studies.claims import Claim, Row, make_row
+from assay.studies.planting import planted
 from assay.studies.reading import Reading
 from assay.studies.soco_numbers import means
 
@@ -20,7 +20,6 @@ CRAFTED = {"number_watermark": "rect", "stripe_watermark": "pooling"}  # who sha
 
 def each_wins_at_home(claim: Claim, study: Study) -> list[Row]:
     """3: the crafted method that fits the plant has more of its attribution inside."""
-    study.require_networks()
     gains: dict[str, Floats] = {}
     noted = []
     for plant, winner in CRAFTED.items():
@@ -34,12 +33,7 @@ def each_wins_at_home(claim: Claim, study: Study) -> list[Row]:
 
 def _inside(plant: str, study: Study) -> dict[str, Floats]:
     """Each crafted method's share of attribution inside the plant, by image."""
-    cache = study.out / "planted"
-    cache.mkdir(parents=True, exist_ok=True)
-    made = environment(
-        plant, base=study.dataset, samples=min(study.n, MOST), seed=study.seed,
-        cache=str(cache / f"{plant}.safetensors"),
-    )  # fmt: skip
+    made = planted(plant, study, samples=min(study.n, MOST))
     results = benchmark(
         made.model,
         made.dataset,

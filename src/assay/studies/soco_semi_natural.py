@@ -8,10 +8,10 @@ import numpy as np
 from scipy import stats
 
 from assay.api import benchmark
-from assay.environments.environment import environment
 from assay.plan import build_one
 from assay.ranking.resampling import Floats
 from assay.studies.claims import Claim, Row, make_row, replicates
+from assay.studies.planting import planted
 from assay.studies.reading import Reading
 from assay.studies.soco_networks import resnet8, seeds, trained
 from assay.types import Model
@@ -74,16 +74,10 @@ def _natural(study: Study, seed: int) -> tuple[Model, Any]:
 
 
 def _planted(study: Study, kind: str, seed: int) -> tuple[Model, Any]:
-    def net(classes: int) -> Model:
-        model = resnet8(classes)
-        model.net.to(study.device or "cpu")
-        return model
-
-    made = environment(
-        "number_watermark",
-        base=study.dataset if kind == "semi-natural" else "blank",
-        samples=min(study.n, MOST), seed=seed, net=net, cache=str(study.out / "planted"),
-    )  # fmt: skip
+    base = study.dataset if kind == "semi-natural" else "blank"
+    made = planted(
+        "number_watermark", study, base=base, samples=min(study.n, MOST), seed=seed, net=resnet8
+    )
     return made.model, made.dataset
 
 

@@ -13,6 +13,8 @@ from assay.models.weights import load_weights
 from assay.progress import bar
 from assay.types import Model
 
+RATE = 1e-2  # the highest learning rate of the cycle, unless told otherwise
+
 # (how many, generator) -> inputs [B, ...] and labels [B]
 Draw = Callable[[int, torch.Generator], tuple[Tensor, Tensor]]
 
@@ -47,7 +49,7 @@ def train(
     *,
     steps: int,
     batch: int = 64,
-    rate: float = 1e-2,
+    rate: float = RATE,
     seed: int = 0,
     what: str = "training",
     progress: bool = True,

@@ -1,0 +1,245 @@
+"""M4's claims: stated in full, judged on made-up scores, run in miniature."""
+
+import functools
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from assay import registry
+from assay.errors import InputError, PrerequisiteError
+from assay.models.small_vit import SmallViT
+from assay.studies import m4, m4_networks, m4_runs
+from assay.studies.claims import judge
+from assay.studies.m4_networks import CONVOLUTIONAL, TRANSFORMERS, Kind
+from assay.studies.m4_runs import Scored
+from assay.studies.setting import Study, forecasts, run_study
+from assay.studies.shelf import claims_of, published
+from assay.types import Dataset, Sample
+
+CLAIMS = {claim.id: claim for claim in claims_of("m4")}
+
+
+def test_all_claims_are_stated():
+    assert list(CLAIMS) == [f"m4.{i}" for i in range(1, 14)]
+    for claim in CLAIMS.values():
+        assert claim.statement, claim.id
+        assert claim.statistic, claim.id
+        assert claim.margin > 0, claim.id
+        assert claim.unit == "network", claim.id
+        assert claim.n >= 10, claim.id
+        assert bool(claim.reason) == (claim.id not in m4.TESTS), claim.id
+
+
+def test_the_table_needs_no_run(call):
+    code, output, _ = call("claims", "--paper", "m4", "--json")
+    assert code == 0
+    assert [row["id"] for row in json.loads(output)] == list(CLAIMS)
+    assert all(row.note for row in published("m4"))
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*CONVOLUTIONAL, *TRANSFORMERS], ids=lambda kind: kind.name)
+def test_a_network_tells_two_classes_apart(kind):
+    model = kind(2)
+    parts = dict(model.net.named_modules())
+    sizes = {}
+    for layer in kind.layers:
+        keep = functools.partial(_keep_side, sizes, layer)
+        parts[layer].register_forward_hook(keep)
+    assert model.logits(torch.rand(3, 3, 32, 32)).shape == (3, 2)
+    assert list(sizes.values()) == ([32, 16, 8] if kind.convolutional else [])
+    assert kind.convolutional != ("attention" in model.capabilities)
+    assert model.cam_layer == (kind.layers[-1] if kind.convolutional else None)
+
+
+def _keep_side(sizes, layer, module, inputs, output):
+    sizes[layer] = output.shape[-1]
+
+
+def test_there_are_enough_networks_to_decide():
+    names = [kind.name for kind in (*CONVOLUTIONAL, *TRANSFORMERS)]
+    assert len(set(names)) == 8
+    assert [len(kinds) * -(-20 // 2 // len(kinds)) for kinds in (CONVOLUTIONAL, TRANSFORMERS)] == [
+        10,
+        12,
+    ]
+
+
+# --- verdicts on made-up scores -------------------------------------------------------------------
+
+
+def made_up(n=12, refused=(), **means):
+    """Networks that differ a little, each method as said."""
+    values = {
+        f"net-{i}": {method: mean + 0.001 * (i % 4) for method, mean in means.items()}
+        for i in range(n)
+    }
+    for i, scores in enumerate(values.values()):  # not all methods alike, or there is no error
+        scores["smoothgrad"] += 0.0005 * (i % 3)
+    return Scored(values, list(refused))
+
+
+def verdict(row):
+    (judged,) = judge([row])
+    return judged.verdict
+
+
+def on_cnns(**means):
+    early = {"gradcam at 1": means["gradcam"] + 0.02}
+    found = made_up(
+        integrated_gradients=means.pop("ig"), smoothgrad=means.pop("sg"), **means, **early
+    )
+    return m4.smoothgrad_last(CLAIMS["m4.4"], found)
+
+
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [
+        ({"ig": 0.99, "gradcam": 0.97, "sg": 0.95}, "holds"),
+        ({"ig": 0.99, "gradcam": 0.97, "sg": 0.98}, "does not carry over"),  # SmoothGrad not last
+        ({"ig": 0.96, "gradcam": 0.95, "sg": 0.99}, "does not carry over"),  # nor beaten at all
+        ({"ig": 0.99, "gradcam": 0.97, "sg": 0.90}, "does not carry over"),  # below .92
+        ({"ig": 0.957, "gradcam": 0.958, "sg": 0.95}, "does not carry over"),  # hardly ahead
+    ],
+)
+def test_smoothgrad_is_last_or_not(means, expected):
+    row = on_cnns(**means)
+    assert verdict(row) == expected
+    assert (row.n, row.setting) == (12, "stand-in")
+    # What an earlier layer of Grad-CAM would change is said beside, and decides nothing.
+    assert "At the layer that is best" in row.note
+
+
+def on_transformers(attention, ig, sg, refused=()):
+    others = {"bt_head": 0.9, "bt_token": 0.91}
+    here = made_up(
+        12, refused, generic_attention=attention, integrated_gradients=ig, smoothgrad=sg, **others
+    )
+    there = made_up(10, integrated_gradients=0.98, smoothgrad=0.95, gradcam=0.97)
+    return m4.attention_first(CLAIMS["m4.8"], here, there)
+
+
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [
+        ((0.96, 0.85, 0.8), "holds"),
+        ((0.90, 0.85, 0.8), "does not carry over"),  # not first
+        ((0.96, 0.94, 0.8), "does not carry over"),  # gradients lose too little
+    ],
+)
+def test_attention_is_first_or_not(means, expected):
+    row = on_transformers(*means)
+    assert verdict(row) == expected
+    assert "MAE is not testable here" in row.note
+
+
+def test_networks_without_proof_are_named():
+    assert "vit_small-3" in on_transformers(0.96, 0.85, 0.8, ["vit_small-3"]).note
+    with pytest.raises(InputError, match="at least 2 replicates"):
+        m4.smoothgrad_last(CLAIMS["m4.4"], Scored({}, ["plain-0"]))
+
+
+def proof(changed=1.0, alone=1.0, moved=1.0, sufficient=("half",)):
+    parts = dict.fromkeys(("half", "border", "interior", "quarter"), 0.9)
+    return {
+        "planted": 0.99, "changed": changed, "alone": alone, "moved": moved, "parts": parts,
+        "sufficient": list(sufficient),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({}, "holds"),
+        ({"changed": 0.6}, "does not carry over"),
+        ({"alone": 0.8}, "does not carry over"),
+        ({"moved": 0.8}, "does not carry over"),
+    ],
+)
+def test_the_patch_is_used_or_not(wrong, expected):
+    proofs = {f"net-{i}": proof(**{"changed": 0.99 + 0.001 * (i % 3), **wrong}) for i in range(20)}
+    row = m4.needed(CLAIMS["m4.13"], proofs, [])
+    assert verdict(row) == expected
+    assert "20 of 20 networks have proof of use" in row.note
+    assert "half 20, border 0" in row.note
+
+
+def test_a_network_without_proof_counts_against_the_claim():
+    proofs = {f"net-{i}": proof() for i in range(20)}
+    sure = m4.needed(CLAIMS["m4.13"], proofs, [])
+    proofs["net-7"] = proof(changed=0.0, alone=0.5)
+    row = m4.needed(CLAIMS["m4.13"], proofs, ["net-7"])
+    assert "19 of 20 networks have proof of use, but net-7; least changed 0.000" in row.note
+    assert sure.p_holds < row.p_holds
+
+
+# --- in miniature ---------------------------------------------------------------------------------
+
+
+@registry.dataset("m4_colours")
+def m4_colours() -> Dataset:
+    """Smooth random colours of 16 pixels a side."""
+    noise = torch.rand(600, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    images = nn.functional.interpolate(noise, size=16, mode="bilinear")
+    ids = tuple(f"{i:03d}" for i in range(len(images)))
+    return Dataset(
+        "m4_colours", "image", ids, lambda name: Sample(images[int(name)], 0), fingerprint="colours"
+    )
+
+
+def _convolutions(classes):
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(),
+        nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, classes),
+    )  # fmt: skip
+
+
+def _blind(classes):
+    net = nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(512, classes))
+    return net.requires_grad_(False)
+
+
+def _attention(classes):
+    return SmallViT(classes, size=16, patch=2, width=32, depth=1, heads=2)
+
+
+@pytest.fixture
+def in_small(monkeypatch, tmp_path):
+    monkeypatch.setattr(m4_runs, "SIZE", 16)
+    monkeypatch.setattr(m4_runs, "EPOCHS", 2)
+    monkeypatch.setattr(m4_runs, "TRAIN", 2048)
+    seeing = [Kind(name, _convolutions, layers=("1", "3")) for name in ("one", "other")]
+    blind = Kind("blind", _blind, layers=("1",))
+    monkeypatch.setattr(m4_networks, "CONVOLUTIONAL", (*seeing, blind))
+    monkeypatch.setattr(m4_networks, "TRANSFORMERS", (Kind("attending", _attention),))
+    return Study("m4_colours", {}, tmp_path, n=6, steps=2, trials=4)
+
+
+def test_the_claims_run_from_training_to_verdict(in_small):
+    rows, path = run_study("m4", in_small)
+    by_id = {row.id: row for row in rows}
+    assert list(by_id) == ["m4.4", "m4.8", "m4.13"]
+    assert [row.n for row in rows] == [2, 2, 5]  # one network is blind
+    assert "Left out without proof of use: blind-0" in by_id["m4.4"].note
+    assert "gradcam at" not in by_id["m4.4"].note
+    assert "bt_head" in by_id["m4.8"].note
+    assert "4 of 5 networks have proof of use, but blind-0" in by_id["m4.13"].note
+    assert all("Nothing is decided by fewer than 10 units" in row.remedy for row in rows)
+    assert path == in_small.out / "m4.json"
+    scores = in_small.out / "patch-one-0-6" / "scores"
+    before = {file: file.stat().st_mtime_ns for file in scores.iterdir()}
+    run_study("m4.4", in_small)
+    assert {file: file.stat().st_mtime_ns for file in scores.iterdir()} == before
+
+
+def test_what_cannot_be_run_says_why(tmp_path):
+    with pytest.raises(PrerequisiteError, match="plants a feature on images"):
+        run_study("m4.4", Study(None, {}, tmp_path))
+    with pytest.raises(PrerequisiteError, match="Needs ten vision transformers"):
+        run_study("m4.9", Study(None, {}, tmp_path))
+    with pytest.raises(InputError, match="train their networks first"):
+        forecasts("m4.4", Study(None, {}, tmp_path))
