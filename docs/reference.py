@@ -1,5 +1,6 @@
 """The reference, made from the registry whenever the site is built; nothing of it is stored."""
 
+import functools
 import inspect
 import re
 from collections import defaultdict
@@ -174,7 +175,7 @@ def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
              f"{'matter' if plugin.signs_matter(plugin.defaults) else 'do not matter'}"),
         ]  # fmt: skip
     if plugin.kind == "method":
-        row = next(row for row in rows_of("methods") if row["name"] == plugin.name)
+        row = _listed_methods()[plugin.name]
         cost = cost_of(row)
         found += [("Passes", f"{cost['forward']} forward, {cost['backward']} backward")]
         found += [("Control", row["control"].replace("_", "-"))] if row["control"] else []
@@ -182,6 +183,12 @@ def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
         needs = sorted(plugin.required(plugin.defaults))
         found += [("Needs", ", ".join(f"`{need}`" for need in needs))] if needs else []
     return found + ([("Source", "; ".join(cites))] if cites else [])
+
+
+@functools.cache
+def _listed_methods() -> dict[str, dict[str, Any]]:
+    """What `assay list methods` knows, by name."""
+    return {row["name"]: row for row in rows_of("methods")}
 
 
 def _options(plugin: Any, explained: dict[str, str], up: str) -> str:

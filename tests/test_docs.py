@@ -33,6 +33,12 @@ def reference() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
+def made(reference) -> dict[str, str]:
+    """The pages of the reference by their addresses."""
+    return reference.pages()
+
+
+@pytest.fixture(scope="module")
 def furnished(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("reader")
     furnish(folder)
@@ -93,12 +99,12 @@ def test_a_plugin_is_as_short_as_promised(page, most):
     assert code_lines(first.text) <= most
 
 
-def test_links_lead_somewhere(reference):
-    made = {(DOCS / address).resolve() for address in reference.pages()}
+def test_links_lead_somewhere(made):
+    addresses = {(DOCS / address).resolve() for address in made}
     for page in PAGES:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             there = (page.parent / target).resolve()
-            assert there.exists() or there in made, f"{page.name}: {target}"
+            assert there.exists() or there in addresses, f"{page.name}: {target}"
 
 
 def test_numbers_in_the_readme_are_right():
@@ -118,10 +124,10 @@ def test_numbers_in_the_readme_are_right():
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda p: f"{p.kind} {p.name}")
-def test_every_plugin_is_in_the_reference(plugin, reference):
+def test_every_plugin_is_in_the_reference(plugin, reference, made):
     group = plugin.kind.removesuffix("s") + "s"
     family = f"{group}/{plugin.family}" if plugin.family else group
-    page = reference.pages()[f"reference/{family}.md"]
+    page = made[f"reference/{family}.md"]
     entry = page.partition(f"\n## {plugin.name}\n")[2].partition("\n## ")[0]
     assert " ".join(plugin.summary.split()) in entry
     assert all(f"| `{option}` |" in entry for option in plugin.options)
@@ -157,12 +163,12 @@ def test_literature_is_whole(reference):
         assert key.startswith(first.replace("ö", "o").replace("ü", "u")), key
 
 
-def test_every_command_and_option_is_in_the_reference(reference):
+def test_every_command_and_option_is_in_the_reference(made):
     from typer.main import get_command
 
     from assay.cli import app
 
-    page = reference.pages()["reference/command_line.md"]
+    page = made["reference/command_line.md"]
     for name, command in get_command(app).commands.items():
         part = page.partition(f"\n## assay {name}\n")[2].partition("\n## ")[0]
         for parameter in command.params:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 from assay.features import Features
 from assay.registry import identity
 from assay.types import Batch
+
+KEPT = 2**28  # bytes of random sets that a batch keeps: 64 samples of 224 x 224 pixels, 600 sets
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,35 @@ def random_subsets(
     plan = [(name, i) for name in map(_size_name, per_sample.T.tolist()) for i in range(n)]
 
     def sets_of(b: int) -> Tensor:  # [K, P]
-        able = features.valid[b].nonzero().flatten().cpu()
-        sets = torch.zeros(len(plan), features.count, dtype=torch.bool)
-        for k, size in enumerate(per_sample[b].tolist()):
-            generator = batch.generator(b, f"subset {features.key} {size}")
-            for row in sets[k * n : (k + 1) * n]:
-                row[able[torch.randperm(len(able), generator=generator)[:size]]] = True
-        return sets
+        drawn = [_drawn(batch, features, b, size, n) for size in per_sample[b].tolist()]
+        return torch.from_numpy(
+            np.unpackbits(np.concatenate(drawn), axis=1, count=features.count)
+        ).bool()
 
     exist = (per_sample > 0).repeat_interleave(n, 1).to(features.valid.device)
     return listed("subset", tuple(f"{s}:{i}" for s, i in plan), features, sets_of, exist)
+
+
+def _drawn(
+    batch: Batch, features: Features, sample: int, size: int, n: int
+) -> np.ndarray[Any, Any]:  # [n, P / 8]
+    """`n` sets of one size as bits; kept while there is room, as every method asks for them.
+
+    The sets of a size are drawn one after the other: the first of many are those of few.
+    """
+    name = (features.key, sample, size)
+    kept = batch.drawn_sets.get(name)
+    if kept is not None and len(kept) >= n:
+        return kept[:n]
+    generator = batch.generator(sample, f"subset {features.key} {size}")
+    able = features.valid[sample].nonzero().flatten().cpu().numpy()
+    sets = np.zeros((n, features.count), dtype=bool)
+    for row in sets:
+        row[able[torch.randperm(len(able), generator=generator)[:size].numpy()]] = True
+    bits = np.packbits(sets, axis=1)
+    if sum(kept.nbytes for kept in batch.drawn_sets.values()) + bits.nbytes <= KEPT:
+        batch.drawn_sets[name] = bits
+    return bits
 
 
 def listed(

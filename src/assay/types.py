@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -52,6 +53,10 @@ class Batch:
     dataset: "Dataset | None" = field(default=None, repr=False, compare=False)
     prepare: Prepare | None = field(default=None, repr=False, compare=False)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    # Random sets of units as bits, for whoever asks next; a changed batch begins with none.
+    drawn_sets: dict[tuple[Any, ...], np.ndarray[Any, Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __len__(self) -> int:
         """The number of samples."""

@@ -133,3 +133,69 @@ class TestInfidelity:
         net, (x, y) = make_net(), make_images(2)
         with pytest.raises(assay.InputError, match="`variant: captum` only, got `positive`"):
             assay.score(net, x, y, torch.rand(2, 16, 16), "infidelity", normalize=True)
+
+
+class TestSetsAreDrawnOnce:
+    @pytest.fixture
+    def draws(self, monkeypatch):
+        """Every draw of a random order, by its length."""
+        made, randperm = [], torch.randperm
+
+        def counted(n, **options):
+            made.append(n)
+            return randperm(n, **options)
+
+        monkeypatch.setattr(torch, "randperm", counted)
+        return made
+
+    def test_for_all_methods_and_protocols(self, draws):
+        net, data = make_net(), make_images(6)
+        shares = {"units": "elements", "subsets": 20}
+        protocols = [
+            {"sensitivity_n": {**shares, "shares": (0.25, 0.5)}},
+            {"infidelity": {**shares, "sizes": (0.25, 0.5)}},
+            {"faithfulness_correlation": {**shares, "share": 0.5, "subsets": 10}},
+        ]
+        counts = []
+        for methods in (["saliency"], ["saliency", "input_x_gradient", "centre", "edge"]):
+            draws.clear()
+            assay.benchmark(net, data, methods, protocols, progress=False)
+            counts.append(draws.count(256))
+        assert counts[0] == counts[1] > 0
+
+    def test_they_are_the_same_whoever_asks_first_and_in_whatever_batch(self, draws):
+        dataset = as_dataset(make_images(4))
+        batch = dataset.batch(dataset.ids)
+        rows = torch.arange(5)
+
+        def sets(batch, b, n=5):
+            asked = random_subsets(batch, subsets.make_units(batch, "elements"), [40], n)
+            return asked.make(torch.full_like(rows, b), rows)
+
+        first = [sets(batch, b) for b in range(4)]
+        assert len(draws) == 4 * 5
+        many = [sets(batch, b, 8) for b in range(4)]
+        few = [sets(batch, b) for b in range(4)]
+        assert len(draws) == 4 * 5 + 4 * 8
+        other = batch.select([3, 1])
+        assert not other.drawn_sets
+        for b in range(4):
+            assert first[b].sum(1).tolist() == [40] * 5
+            assert torch.equal(first[b], many[b])
+            assert torch.equal(first[b], few[b])
+        assert torch.equal(sets(other, 0), first[3])
+        assert torch.equal(sets(other, 1), first[1])
+        assert not torch.equal(sets(batch.redrawn(1), 0), first[0])
+
+    def test_what_does_not_fit_is_drawn_again(self, draws, monkeypatch):
+        dataset = as_dataset(make_images(4))
+        batch = dataset.batch(dataset.ids)
+        units = subsets.make_units(batch, "elements")
+        monkeypatch.setattr("assay.absent.KEPT", 2 * 5 * 256 // 8)  # two samples of four
+        made = [random_subsets(batch, units, [40], 5) for _ in range(2)]
+        rows = torch.arange(5)
+        for b in range(4):
+            one, again = (sets.make(torch.full_like(rows, b), rows) for sets in made)
+            assert torch.equal(one, again)
+        assert len(batch.drawn_sets) == 2
+        assert len(draws) == 4 * 5 + 2 * 5

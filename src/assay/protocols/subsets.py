@@ -128,12 +128,13 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
     if sets.family == "each":
         return values if sets.valid is None else torch.where(sets.valid, values, 0.0)
     rows = torch.arange(len(sets.rows), device=values.device)
-    return torch.stack(
-        [
-            torch.where(sets.make(torch.full_like(rows, b), rows), values[b], 0.0).sum(1)
-            for b in range(len(values))
-        ]
-    )
+
+    def sums(b: int) -> Tensor:  # [K]
+        members = sets.make(torch.full_like(rows, b), rows)
+        few = torch.split(members, 16)  # so many stay in a cache
+        return torch.cat([torch.where(some, values[b], 0.0).sum(1) for some in few])
+
+    return torch.stack([sums(b) for b in range(len(values))])
 
 
 @protocol(
