@@ -191,7 +191,7 @@ def test_what_is_published_is_in_the_repository_too():
     assert {row.verdict for row in stored} <= known
     rows = {row.id: row for row in published("soco")}
     assert rows["soco.5"].verdict == "not testable here"
-    assert rows["soco.1"].verdict == "not run yet"
+    assert not [row.id for row in rows.values() if row.verdict == "not run yet"]
     assert all(row.note for row in rows.values())
 
 

@@ -109,7 +109,7 @@ def test_training_images_are_asked_for(tmp_path):
 
 def test_ranks_are_compared_network_by_network():
     scores = {
-        "semi-natural": np.array([[1.0, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, 1]]),
+        "semi-natural": np.array([[1.0, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, 1 + 1e-15]]),
         "natural": np.array([[4.0, 3, 2, 1], [1, 2, 4, 3], [1, 2, 3, 4]]),
     }
     found = soco_semi_natural.alike(scores, "semi-natural", "natural")

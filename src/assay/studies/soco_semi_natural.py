@@ -47,10 +47,12 @@ def alike(scores: dict[str, Floats], one: str, other: str) -> Floats:
 
     Where all methods tie they rank nothing: 0.
     """
-    pairs = zip(scores[one], scores[other], strict=True)
-    return np.array(
-        [0.0 if np.ptp(a) * np.ptp(b) == 0 else stats.spearmanr(a, b)[0] for a, b in pairs]
-    )
+    exact = (np.round(scores[kind], 9) for kind in (one, other))  # means of equal answers tie
+    found = []
+    for a, b in zip(*exact, strict=True):
+        ranked = np.ptp(a) > 0 and np.ptp(b) > 0
+        found.append(stats.spearmanr(a, b).statistic if ranked else 0.0)
+    return np.array(found)
 
 
 def by_road(study: Study) -> dict[str, Floats]:
@@ -82,8 +84,9 @@ def _planted(study: Study, kind: str, seed: int) -> tuple[Model, Any]:
 
 
 def _say(scores: dict[str, Floats]) -> str:
-    each = [
-        f"{kind} " + ", ".join(f"{m} {v:.2f}" for m, v in zip(METHODS, found.mean(0), strict=True))
-        for kind, found in scores.items()
-    ]
+    each = []
+    for kind, found in scores.items():
+        areas = ", ".join(f"{m} {v:.3f}" for m, v in zip(METHODS, found.mean(0), strict=True))
+        apart = np.ptp(found, axis=1).mean()
+        each.append(f"{kind} {areas}, best and worst apart by {apart:.3f}")
     return f"Area under ROAD's accuracy, lower is better: {'; '.join(each)}"

@@ -49,6 +49,9 @@ def train_epochs(
     cut = int(held_out * len(order))
     chooses, learns = order[:cut].to(device), order[cut:].to(device)
     inputs, labels = inputs.to(device), labels.to(device)
+    if device.type == "cuda" and inputs.ndim == 4:  # where convolutions are twice as fast
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(net.parameters(), lr=rate, weight_decay=decay)
     schedule = torch.optim.lr_scheduler.StepLR(optimiser, halved_after, gamma=0.5)
     best, kept = -1.0, net.state_dict()
@@ -71,6 +74,7 @@ def train_epochs(
                 kept = {name: value.detach().clone() for name, value in net.state_dict().items()}
             done(1)
     net.load_state_dict(kept)
+    net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     net.eval()
 
 
