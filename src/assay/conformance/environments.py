@@ -27,6 +27,7 @@ FEW, MORE, MANY = 6, 9, 100  # samples: of most checks, of one larger batch, of 
 MOSTLY = 0.9  # how often a trained network must be right; a designed one always is
 ERRORS = 5  # standard errors that a mean over many samples may lie off
 ROUNDING = 1e-6
+BRIEFLY = {"classes": 8, "train": 2048}  # what those are tried with beside it that train a network
 
 Small = Mapping[str, int]
 Number = Callable[[Tensor], Tensor]  # from the truth [B, *units] to a number each [B]
@@ -35,7 +36,7 @@ _BUILT: dict[str, Environment] = {}  # the last one
 
 def in_small() -> Small:
     """What an environment named without options is tried with, where it has larger ones."""
-    return {"size": 64, "samples": 8, "classes": 8, "train": 2048}
+    return {"size": 64, "samples": 8}
 
 
 def say_small(item: Any) -> str:
@@ -43,15 +44,21 @@ def say_small(item: Any) -> str:
     usual = choose_one("environment", item).options
     lesser = {o: v for o, v in _options(in_small(), item).items() if v != usual[o]}
     said = ", ".join(f"{option}: {value}" for option, value in lesser.items())
-    trains = "A network is trained first, within a minute or so. " if "train" in usual else ""
+    trains = "A network is trained first, within a minute or so. " if _trains(usual) else ""
     return trains + (f"Tried in small, with {said}." if said else "Tried as it is.")
 
 
 def _options(small: Small, item: Any) -> dict[str, Any]:
     options = dict(choose_one("environment", item).options)
     if isinstance(item, str):
-        options |= {o: min(options[o], most) for o, most in small.items() if o in options}
+        most = {**small, **(BRIEFLY if _trains(options) else {})}
+        options |= {o: min(options[o], n) for o, n in most.items() if type(options.get(o)) is int}
     return options
+
+
+def _trains(options: Mapping[str, Any]) -> bool:
+    """Whether it says how many images a network is trained on."""
+    return type(options.get("train")) is int
 
 
 def build(small: Small, item: Any) -> Environment:
