@@ -10,6 +10,7 @@ from rich.console import Console
 import assay
 import toy_run  # registers toy_images, toy_net and slow_random
 from assay import cli, registry
+from assay.conformance.environments import say_small
 from assay.run import run
 from assay.spec import make_suite
 
@@ -185,6 +186,27 @@ def test_unknown_plugins_stop_before_anything_is_written(call, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("field", ["datasets", "models", "environments", "methods", "protocols"])
+@pytest.mark.parametrize(
+    ("given", "form"), [("one", "[one]"), ({"one": {"side": 3}}, "[{one: {side: 3}}]")]
+)
+def test_one_thing_in_place_of_a_list_is_told_the_form(call, tmp_path, field, given, form):
+    path = tmp_path / "suite.yaml"
+    path.write_text(yaml.safe_dump({**SUITE, field: given}))
+    code, _, errors = call("run", str(path), "--out", str(tmp_path / "run"))
+    assert code == 2
+    assert f"expected a list, `{field}: {form}`, got" in " ".join(errors.split())
+
+
+def test_doctor_says_how_small_an_environment_is_tried(call):
+    code, output, _ = call("doctor", "multi_color_sum")
+    assert code == 0
+    assert output.startswith("Tried in small, with size: 64, samples: 8.")
+    said = say_small("number_watermark")
+    assert said.startswith("A network is trained first")
+    assert "classes: 8, train: 2048, samples: 8." in said
+
+
 def test_doctor_names_versions(call):
     code, output, _ = call("doctor")
     assert code == 0
@@ -269,3 +291,12 @@ def test_who_does_not_apply_is_named_and_nobody_else(call, tmp_path):
     assert code == 0
     (line,) = [line for line in output.splitlines() if line.startswith("Not applicable: ")]
     assert line.startswith("Not applicable: oracle, truth_f1. Needs truth")
+    found = assay.load(tmp_path / "run").not_applicable
+    assert all(row["reason"].startswith("Needs truth") for row in found)
+    assert sorted((row["method"], row["protocol"]) for row in found) == [
+        ("oracle", "deletion[steps=3]"),
+        ("oracle", "single_deletion"),
+        ("oracle", "truth_f1"),
+        ("random", "truth_f1"),
+        ("saliency", "truth_f1"),
+    ]

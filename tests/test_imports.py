@@ -81,3 +81,22 @@ def test_a_module_that_lacks_another(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(assay.InputError, match=r"`lacking` cannot be imported.*no_such_dependency"):
         load_object("lacking:build")
+
+
+def test_a_file_without_a_name_is_told_what_it_defines(tmp_path, call):
+    path = tmp_path / "methods.py"
+    path.write_text(
+        "import torch\nfrom assay import method\nnet = torch.nn.Identity()\n"
+        "def helper(x): return x\n"
+        "@method('mine')\ndef mine(model, batch): return batch.inputs\n"
+    )
+    for command in ("check", "doctor"):
+        code, _, errors = call(command, str(path))
+        said = " ".join(errors.split())
+        assert code == 2
+        assert f"`{path}:mine`, got only the file" in said
+        assert said.endswith("It defines: mine, net, helper.")
+    with pytest.raises(assay.InputError, match="Available: helper, mine, net"):
+        load_object(f"{path}:mime")
+    with pytest.raises(assay.PrerequisiteError, match="There is no file"):
+        load_object(f"{tmp_path}/gone.py")

@@ -354,10 +354,13 @@ def doctor(
         from assay.commands.environment import print_environment
 
         return print_environment(console)
-    from assay.conformance import examine
+    from assay.conformance import examine, say_before
 
     failed = checked = 0
-    for finding in examine(name):
+    findings = examine(name)
+    if before := say_before(name):
+        console.print(before, style="dim", markup=False, highlight=False, soft_wrap=True)
+    for finding in findings:
         checked += finding.status.strip() != "n/a"
         why = f": {finding.reason}" if finding.reason else ""
         line = f"{finding.status:6}  {finding.check}{why}"

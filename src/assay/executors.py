@@ -17,6 +17,7 @@ from assay.shard import ShardRun
 from assay.spec import Spec
 from assay.store import Store
 from assay.timing import Seconds, measure
+from assay.training.supervised import know, trained
 
 Listen = Callable[[int], None]
 
@@ -71,7 +72,10 @@ def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], listen
 def run_in_processes(
     spec: Spec, settings: Settings, shards: Sequence[Shard], workers: int, listen: Listen
 ) -> None:
-    """Several shards at once; every worker builds everything itself from the suite."""
+    """Several shards at once; every worker builds everything itself from the suite.
+
+    What this process trained for it they get as it is.
+    """
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
 
@@ -82,7 +86,9 @@ def run_in_processes(
     listener = threading.Thread(target=hear, daemon=True)
     listener.start()
     try:
-        with ProcessPoolExecutor(workers, context, _start, (spec, settings, queue)) as pool:
+        with ProcessPoolExecutor(
+            workers, context, _start, (spec, settings, queue, trained())
+        ) as pool:
             try:
                 for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
                     future.result()
@@ -97,7 +103,7 @@ def run_in_processes(
 def measure_in_processes(spec: Spec, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _start, (spec, settings, None)) as pool:
+    with ProcessPoolExecutor(workers, context, _start, (spec, settings, None, trained())) as pool:
         found = list(pool.map(_measure, range(workers)))
     return {name: Seconds.mean([f[name] for f in found]) for name in found[0]}
 
@@ -105,10 +111,11 @@ def measure_in_processes(spec: Spec, settings: Settings, workers: int) -> dict[s
 _WORKER: dict[str, Any] = {}
 
 
-def _start(spec: Spec, settings: Settings, queue: Any) -> None:
+def _start(spec: Spec, settings: Settings, queue: Any, weights: dict[str, bytes]) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     torch.set_num_threads(1)
     keep_freed_memory()
+    know(weights)
     plan = apply(resolve(spec, settings.device), settings)
     _WORKER.update(plan=plan, settings=settings, queue=queue)
 

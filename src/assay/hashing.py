@@ -1,5 +1,6 @@
 """What a network is, as one short text: weights, settings and code, not its name."""
 
+import functools
 import hashlib
 import inspect
 
@@ -11,7 +12,8 @@ def hash_network(net: nn.Module) -> str:
     """The hash of all modules with their settings, all parameters and all buffers."""
     digest = hashlib.sha256()
     for name, module in net.named_modules():
-        digest.update(f"{name} {_kind(type(module))} {_settings(module)}".encode())
+        kind = _kind(type(module))  # type: ignore[arg-type]  # a class has a hash
+        digest.update(f"{name} {kind} {_settings(module)}".encode())
     tensors = [*net.named_parameters(), *net.named_buffers()]
     for name, tensor in sorted(tensors, key=lambda pair: pair[0]):
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
@@ -30,6 +32,7 @@ def _settings(module: nn.Module) -> list[tuple[str, object]]:
     )
 
 
+@functools.cache  # to find a class in its file takes longer than to hash a small network
 def _kind(kind: type) -> str:
     """A module class by its source, wherever it lies; torch's own, or one without, by its name."""
     named = f"{kind.__module__}.{kind.__qualname__}"

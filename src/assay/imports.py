@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +22,8 @@ _BESIDE: dict[str, tuple[Path, str]] = {}  # what files imported from beside the
 
 
 def is_address(name: str) -> bool:
-    """Whether a name is an address rather than a registered name."""
-    return ":" in name
+    """Whether a name is an address, or half of one, rather than a registered name."""
+    return ":" in name or name.endswith(".py")
 
 
 def load_object(address: str) -> tuple[Any, str]:
@@ -32,6 +33,8 @@ def load_object(address: str) -> tuple[Any, str]:
         PrerequisiteError: There is no such file or module.
         InputError: It cannot be imported, or holds no such object.
     """
+    if address.endswith(".py"):
+        raise _nameless(address)
     place, _, name = address.rpartition(":")
     if not place or not name.isidentifier():
         raise InputError(
@@ -39,9 +42,30 @@ def load_object(address: str) -> tuple[Any, str]:
         )
     module = _from_file(Path(place)) if _is_file(place) else _from_package(place)
     if not hasattr(module, name):
-        public = [n for n in vars(module) if not n.startswith("_")]
-        raise unknown(f"object in `{place}`:", name, public)
+        raise unknown(f"object in `{place}`:", name, _defined(module))
     return getattr(module, name), _hash(module)
+
+
+def _nameless(file: str) -> InputError:
+    """The error for a file of which nothing is named."""
+    defined = _defined(_from_file(Path(file)))
+    return InputError(
+        f"Expected the name of an object behind the file, `{file}:{(*defined, 'NAME')[0]}`, got "
+        f"only the file. It defines: {', '.join(defined) or 'nothing'}."
+    )
+
+
+def _defined(module: ModuleType) -> list[str]:
+    """The public names of a module, plug-ins first; what it only imports is not meant."""
+    found = vars(module).items()
+    public = {n: v for n, v in found if not n.startswith("_") and not isinstance(v, ModuleType)}
+    own = [name for name, value in public.items() if _made_in(module, value)]
+    return sorted(own, key=lambda name: not hasattr(public[name], "__assay__"))
+
+
+def _made_in(module: ModuleType, value: Any) -> bool:
+    imported = inspect.isclass(value) or inspect.isroutine(value)
+    return not imported or value.__module__ == module.__name__
 
 
 def _is_file(place: str) -> bool:

@@ -1,6 +1,7 @@
 """What a run was made of: versions, hardware, hashes of weights and data, costs."""
 
 import datetime
+import functools
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -155,6 +156,7 @@ def _hardware(settings: Settings) -> dict[str, Any]:
     return facts
 
 
+@functools.cache
 def _version(package: str) -> str:
     try:
         return version(package)

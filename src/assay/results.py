@@ -102,6 +102,19 @@ class Results:
         return [c for c in self.cells if c["status"] == "failed"]
 
     @property
+    def not_applicable(self) -> list[dict[str, str]]:
+        """Which methods and protocols do not go together, each pair once, with the `reason`."""
+        words = ("dataset", "model", "method", "protocol")
+        found = {
+            tuple(cell[word] for word in words): cell["message"]
+            for cell in self.cells
+            if cell["status"] == "n/a"
+        }
+        return [
+            {**dict(zip(words, place, strict=True)), "reason": why} for place, why in found.items()
+        ]
+
+    @property
     def complete(self) -> bool:
         """Whether every planned piece is there."""
         return all(self.store.path("scores", f"{p}.parquet").exists() for p, _ in self._pieces())

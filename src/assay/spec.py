@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -23,6 +24,8 @@ from assay.errors import InputError, PrerequisiteError, unknown
 Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
 MAPS_HASH = "maps_hash"  # the option by which maps computed elsewhere are known
 REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options every method takes
+
+LISTS = ("datasets", "models", "environments", "methods", "protocols")  # of a suite
 
 
 class Noise(BaseModel):
@@ -83,12 +86,20 @@ class Spec(BaseModel):
     def dump(self) -> str:
         """The suite as YAML; objects that live in this process only by their names."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        for name in ("datasets", "models", "environments", "methods", "protocols"):
+        for name in LISTS:
             fields[name] = [_written(item) for item in fields[name]]
         fields["budget"] = self.budget and self.budget.model_dump()
         said = {name: value for name, value in fields.items() if value not in ("", None, [])}
         text: str = yaml.safe_dump(said, sort_keys=False)
         return text
+
+    @field_validator(*LISTS, mode="before")
+    @classmethod
+    def _a_list(cls, items: Any, info: ValidationInfo) -> Any:
+        if isinstance(items, str | Mapping):
+            written = yaml.safe_dump([items], default_flow_style=True, width=1000).strip()
+            raise ValueError(f"expected a list, `{info.field_name}: {written}`, got {items!r}")
+        return items
 
     @field_validator("target", mode="before")
     @classmethod

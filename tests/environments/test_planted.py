@@ -255,7 +255,7 @@ def test_a_blank_canvas_from_training_to_samples(name):
 
 
 def test_larger_images_are_averaged_down_and_explained_in_full():
-    env = small("yellow_patch", size=64, patch=17)
+    env = small("yellow_patch", size=64, patch=17, train=768)
     assert isinstance(env.net[0], nn.AvgPool2d)
     batch = env.batch(6)
     maps = assay.explain(env.model, batch.inputs, batch.targets, "gradcam")

@@ -13,8 +13,11 @@ import pyarrow as pa
 import pytest
 from synthetic_run import NASTY, Plan, Setting, small_plan, write
 
+import assay
+from assay.report.charts import shown
 from assay.report.page import render
 from assay.results import Results
+from small_worlds import make_images, make_net
 
 LOADING = {"src", "href", "srcset", "data", "action", "poster", "background", "xlink:href"}
 
@@ -291,6 +294,20 @@ def test_two_checkpoints_have_two_sections(tmp_path: Path):
     page = render(results)
     assert "photos · net (final)" in page
     assert "photos · net (early)" in page
+
+
+def test_what_a_protocol_gives_beside_its_score_is_among_its_numbers(tmp_path: Path):
+    protocols = [{"infidelity": {"stride": 0.25}}, "single_deletion"]
+    methods = ["saliency", "random"]
+    results = assay.benchmark(make_net(), make_images(4), methods, protocols, progress=False)
+    text = results.report(tmp_path / "page.html").read_text()
+    assert text.count("beside it (mean)") == 1  # only one of the protocols gives more
+    means = results.query(
+        "select method, avg(value) as mean from scores where metric = 'relative' group by method"
+    ).to_pylist()
+    assert {row["method"] for row in means} == set(methods)
+    for row in means:
+        assert f"<td>relative {shown(row['mean'])}</td>" in text
 
 
 def test_the_page_stays_small(tmp_path: Path):

@@ -64,6 +64,8 @@ def test_the_modulo_table_stands_beside_the_papers(study):
     lines = list(lab_tables.modulo_table(lab_runs.read("modulo", study, "modulo")))
     assert len(lines) == 2 + len(lab_runs.MODULO_TABLE)
     assert "(0.9754)" in next(line for line in lines if line.startswith("| integrated_gradients |"))
+    said = lab_tables.images(study.out / "modulo-modulo")
+    assert said == "On 12 images of 24 x 24 pixels.\n"
 
 
 @pytest.mark.parametrize("part", ["colors", "metrics"])

@@ -92,10 +92,10 @@ def print_checks(console: Console, results: Any) -> None:
 
 def print_not_applicable(console: Console, results: Any) -> None:
     """Which methods and protocols did not apply, each reason once."""
-    cells = [c for c in results.cells if c["status"] == "n/a"]
-    for message in dict.fromkeys(c["message"] for c in cells):
-        mine = {(c["method"], c["protocol"]) for c in cells if c["message"] == message}
-        line = f"Not applicable: {', '.join(_who(mine, results.manifest))}. {message}"
+    cells = results.not_applicable
+    for reason in dict.fromkeys(c["reason"] for c in cells):
+        mine = {(c["method"], c["protocol"]) for c in cells if c["reason"] == reason}
+        line = f"Not applicable: {', '.join(_who(mine, results.manifest))}. {reason}"
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -44,6 +44,11 @@ def examine(name: str) -> Iterator[Finding]:
     return (_finding(check, worlds, name) for check in checks)
 
 
+def say_before(name: str) -> str:
+    """What a reader should know before the checks of this plug-in begin; often nothing."""
+    return environments.say_small(name) if _kind(name) == "environment" else ""
+
+
 def _kind(name: str) -> str:
     if not is_address(name):
         for kind in KINDS:

@@ -4,8 +4,10 @@ A check returns where the rule holds, raises `Fault` where it is broken, and `No
 the environment does not have what the rule speaks of.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,12 +21,13 @@ from assay.environments.environment import environment as make
 from assay.errors import NotApplicable
 from assay.protocols.agreement import normalise
 from assay.spec import Choice, choose_one
-from assay.types import Batch
+from assay.types import Batch, Dataset
 
 FEW, MORE, MANY = 6, 9, 100  # samples: of most checks, of one larger batch, of what chance gives
 MOSTLY = 0.9  # how often a trained network must be right; a designed one always is
 ERRORS = 5  # standard errors that a mean over many samples may lie off
 ROUNDING = 1e-6
+BRIEFLY = {"classes": 8, "train": 2048}  # what those are tried with beside it that train a network
 
 Small = Mapping[str, int]
 Number = Callable[[Tensor], Tensor]  # from the truth [B, *units] to a number each [B]
@@ -36,12 +39,32 @@ def in_small() -> Small:
     return {"size": 64, "samples": 8}
 
 
+def say_small(item: Any) -> str:
+    """What a reader should know before an environment is tried: how small, and what it takes."""
+    usual = choose_one("environment", item).options
+    lesser = {o: v for o, v in _options(in_small(), item).items() if v != usual[o]}
+    said = ", ".join(f"{option}: {value}" for option, value in lesser.items())
+    trains = "A network is trained first, within a minute or so. " if _trains(usual) else ""
+    return trains + (f"Tried in small, with {said}." if said else "Tried as it is.")
+
+
+def _options(small: Small, item: Any) -> dict[str, Any]:
+    options = dict(choose_one("environment", item).options)
+    if isinstance(item, str):
+        most = {**small, **(BRIEFLY if _trains(options) else {})}
+        options |= {o: min(options[o], n) for o, n in most.items() if type(options.get(o)) is int}
+    return options
+
+
+def _trains(options: Mapping[str, Any]) -> bool:
+    """Whether it says how many images a network is trained on."""
+    return type(options.get("train")) is int
+
+
 def build(small: Small, item: Any) -> Environment:
     """The environment as it is tried; the same one for all checks, for some train their network."""
     choice, (name, _) = choose_one("environment", item), registry.pick(item)
-    options = dict(choice.options)
-    if isinstance(item, str):
-        options |= {o: min(options[o], most) for o, most in small.items() if o in options}
+    options = _options(small, item)
     key = registry.identity([choice.key, registry.canonical(options)])
     if key not in _BUILT:
         _BUILT.clear()
@@ -117,7 +140,7 @@ def the_network_is_right(small: Small, item: Any) -> None:
 def the_truth_scores_best(small: Small, item: Any) -> None:
     """The truth, taken as a map, gets the best score of every truth protocol that applies."""
     made = build(small, item)
-    drawn, batch = made.draw(FEW, 0), made.batch(FEW)
+    drawn, batch = _drawn(made, FEW), made.batch(FEW)
     for protocol in _judges(made):
         truth = _truth(batch)
         found = score(made.model, drawn, None, truth, protocol.plugin.name)
@@ -135,7 +158,7 @@ def the_truth_scores_best(small: Small, item: Any) -> None:
 def noise_scores_chance(small: Small, item: Any) -> None:
     """Uniform noise, taken as maps, gets the score that chance gives, by every truth protocol."""
     made = build(small, item)
-    drawn, batch = made.draw(MANY, 0), made.batch(MANY)
+    drawn, batch = _drawn(made, MANY), made.batch(MANY)
     for protocol in _judges(made):
         truth, said = _truth(batch).double(), protocol.plugin.chance
         if said == "measured" and protocol.plugin.name not in CHANCE:
@@ -218,6 +241,12 @@ CHANCE: dict[str, Number] = {  # where it depends on the sample
 
 
 # --- parts of the checks --------------------------------------------------------------------------
+
+
+def _drawn(made: Environment, n: int) -> Dataset:
+    """Samples that are made once, however many protocols ask for them."""
+    drawn = made.draw(n, 0)
+    return replace(drawn, fetch=functools.cache(drawn.fetch))
 
 
 def _answers(made: Environment, batch: Batch) -> Tensor:

@@ -51,6 +51,11 @@ class Panel:
     rows: tuple[Mapping[str, str], ...]
     left_out: tuple[tuple[str, str], ...]  # (method, why)
 
+    @property
+    def beside(self) -> bool:
+        """Whether there are numbers beside the score."""
+        return any(row["beside"] for row in self.rows)
+
 
 @dataclass(frozen=True)
 class Board:
@@ -90,8 +95,14 @@ def key_of(entry: Entry) -> Key:
     return entry["dataset"], entry["model"], entry["checkpoint"]
 
 
-def build(key: Key, leaderboard: Leaderboard, manifest: Entry, reasons: Mapping[Any, str]) -> Board:
-    """The board of one section; `reasons` holds the messages by (key, method, protocol)."""
+def build(
+    key: Key,
+    leaderboard: Leaderboard,
+    manifest: Entry,
+    reasons: Mapping[Any, str],
+    beside: Mapping[Any, str],
+) -> Board:
+    """The board of one section; messages and further numbers come by (key, method, protocol)."""
     rows = tuple(r for r in leaderboard.rows if key_of(r) == key)
     overall = tuple(
         sorted((o for o in leaderboard.overall if key_of(o) == key), key=lambda o: _place(o))
@@ -114,7 +125,8 @@ def build(key: Key, leaderboard: Leaderboard, manifest: Entry, reasons: Mapping[
         for m in order
     )
     panels = tuple(
-        _panel([r for r in rows if r["protocol"] == p], controls, reasons) for p in protocols
+        _panel([r for r in rows if r["protocol"] == p], controls, reasons, beside)
+        for p in protocols
     )
     left_out = tuple(o for o in leaderboard.left_out if key_of(o) == key)
     return Board(key, protocols, rows, overall, left_out, lines, panels)
@@ -241,7 +253,12 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _panel(rows: Sequence[Entry], controls: Mapping[str, str], reasons: Mapping[Any, str]) -> Panel:
+def _panel(
+    rows: Sequence[Entry],
+    controls: Mapping[str, str],
+    reasons: Mapping[Any, str],
+    beside: Mapping[Any, str],
+) -> Panel:
     protocol, metric = rows[0]["protocol"], rows[0]["metric"]
     higher = bool(rows[0]["higher_is_better"])
     drawn = [r for r in rows if math.isfinite(number(r["mean"]))]
@@ -252,7 +269,13 @@ def _panel(rows: Sequence[Entry], controls: Mapping[str, str], reasons: Mapping[
             reason = reasons.get((key_of(row), row["method"], protocol), "")
             left_out.append((row["method"], f"{row['status']}{': ' if reason else ''}{reason}"))
     counts, scale = _spread(rows)
-    table = [_numbers(row, counts, scale) for row in drawn]
+    table = [
+        {
+            **_numbers(row, counts, scale),
+            "beside": beside.get((key_of(row), row["method"], protocol), ""),
+        }
+        for row in drawn
+    ]
     estimates = [
         charts.Estimate(
             label=row["method"],

@@ -14,6 +14,7 @@ from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
 from assay.report import board, checks, facts, gallery, traces, truth, verdict
 from assay.report.board import Board, Key, Panel
+from assay.report.charts import shown
 
 if TYPE_CHECKING:
     from assay.results import Results
@@ -118,6 +119,7 @@ def _sections(results: "Results") -> Iterator[Section]:
         for c in results.cells
         if c.get("message") and c["shard"] in shards
     }
+    beside = _beside(results.scores)
     curves = traces.average(results.curves, results.scores)
     style = traces.styles(manifest["methods"])
     count = gallery.per_section(len(keys), len(manifest["methods"]))
@@ -125,7 +127,7 @@ def _sections(results: "Results") -> Iterator[Section]:
     trust = results.trust() if results.knowing else []
     several = len({k[:2] for k in keys}) < len(keys)
     for i, key in enumerate(keys):
-        one = board.build(key, ranked, manifest, reasons)
+        one = board.build(key, ranked, manifest, reasons, beside)
         lines = [line.method for line in one.lines]
         intervened, true_panels = truth.split(one, results.knowing)
         found = verdict.judge(intervened, manifest["methods"], _accuracy(manifest, one))
@@ -140,6 +142,20 @@ def _sections(results: "Results") -> Iterator[Section]:
             checks.of(checked, key),
             truth.of(one, true_panels, trust, manifest["methods"], found.first),
         )
+
+
+def _beside(scores: pa.Table) -> dict[tuple[Key, str, str], str]:
+    """The means of what protocols give beside their score, by (key, method, protocol)."""
+    known = scores.filter(pc.and_(pc.invert(scores["headline"]), pc.is_finite(scores["value"])))
+    by = ["dataset", "model", "checkpoint", "method", "protocol", "metric"]
+    means = (
+        known.group_by(by).aggregate([("value", "mean")]).sort_by([(n, "ascending") for n in by])
+    )
+    found: dict[tuple[Key, str, str], list[str]] = {}
+    for row in means.to_pylist():
+        place = board.key_of(row), row["method"], row["protocol"]
+        found.setdefault(place, []).append(f"{row['metric']} {shown(row['value_mean'])}")
+    return {place: ", ".join(numbers) for place, numbers in found.items()}
 
 
 def _tips(results: "Results", key: Key) -> gallery.Tips:

@@ -128,13 +128,25 @@ def metrics_folders(out: Path) -> dict[str, Path]:
     return {name: folder for name, folder in found.items() if folder.is_dir()}
 
 
+def images(folder: Path) -> str:
+    """On how many images of which size a run is."""
+    results = load(folder)
+    (written,) = results.spec.environments
+    ((_, options),) = written.items()
+    (data,) = results.manifest["datasets"].values()
+    return f"On {data['n']} images of {options['size']} x {options['size']} pixels.\n"
+
+
 def page(out: Path) -> Iterator[str]:
     """All tables in Markdown."""
     yield "## Tables 3 and 4: the modulo network, the paper's numbers in brackets\n"
+    yield images(out / "modulo-modulo")
     yield from modulo_table(Reading(load(out / "modulo-modulo")))
     for number, effect, printed in ((5, "unseen", TABLE_5), (6, "seen", TABLE_6)):
         yield f"\n## Table {number}: the colour network, effect {effect}, the paper's ranks\n"
-        yield from color_table(Reading(load(out / f"colors-softmax-{effect}-nonuniform")), printed)
+        folder = out / f"colors-softmax-{effect}-nonuniform"
+        yield images(folder)
+        yield from color_table(Reading(load(folder)), printed)
         said = ", ".join(f"{v:.2f}" for v in printed_correlations(printed))
         table = ", ".join(f"{v:.2f}" for v in TABLE_2[effect])
         yield (
@@ -142,8 +154,10 @@ def page(out: Path) -> Iterator[str]:
             f"deletion, Sensitivity-N); its Table 2 says {table}."
         )
     for truth in ("positive", "overall"):
+        folders = metrics_folders(out)
         yield f"\n## Table 2 over every protocol: rank correlation with {truth} F1\n"
-        yield from trust_table(trust_rows(metrics_folders(out), truth))
+        yield from dict.fromkeys(map(images, folders.values()))
+        yield from trust_table(trust_rows(folders, truth))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Training a small network on samples made as they are asked for; kept for the next time."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load, save, save_file
 from torch import Tensor, nn
 
 from assay.models.weights import load_weights
@@ -41,6 +41,16 @@ def train_once(key: str, net: nn.Module, train: Callable[[], None], cache: Path 
     _TRAINED[key] = {name: value.detach().clone() for name, value in net.state_dict().items()}
     if path is not None and not path.is_file():
         _write(_TRAINED[key], path)
+
+
+def trained() -> dict[str, bytes]:
+    """The weights known in this process, for others to `know`: threads decide about their bits."""
+    return {key: save(_contiguous(weights)) for key, weights in _TRAINED.items()}
+
+
+def know(weights: Mapping[str, bytes]) -> None:
+    """Take over what another process trained."""
+    _TRAINED.update((key, load(kept)) for key, kept in weights.items())
 
 
 def train(
@@ -84,5 +94,9 @@ def train(
 def _write(weights: dict[str, Tensor], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(f".{os.getpid()}.part")
-    save_file({name: value.contiguous() for name, value in weights.items()}, new)
+    save_file(_contiguous(weights), new)
     new.replace(path)
+
+
+def _contiguous(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.contiguous() for name, value in weights.items()}
