@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.errors import InputError
 from assay.studies.claims import Claim, Effect, Row, Setting, apart, make_row, replicates
 from assay.studies.m4_claims import CLAIMS as CLAIMS
 from assay.studies.m4_claims import LOWEST, MUCH, STAYS
@@ -157,15 +156,8 @@ TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
 
 
 def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
-    """No suite names what these claims rest on.
-
-    Raises:
-        InputError: Their networks are trained first.
-    """
-    raise InputError(
-        "The passes of M4's claims cannot be counted before: they train their networks first. "
-        "`--n 20 --trials 2` tries them in small."
-    )
+    """None: the networks are trained first, so that no suite names what the claims rest on."""
+    return {}
 
 
 if __name__ == "__main__":

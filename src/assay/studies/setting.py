@@ -189,9 +189,18 @@ def run_study(name: str, study: Study) -> tuple[list[Row], Path]:
 
 
 def forecasts(name: str, study: Study) -> dict[str, Forecast]:
-    """What the runs of `soco` or `soco.12` would cost, by their folders."""
+    """What the runs of `soco` or `soco.12` would cost, by their folders.
+
+    Raises:
+        InputError: There are none that could be counted before.
+    """
     paper, claims = chosen(name)
     suites = module_of(paper).suites_of([claim.id for claim in claims], study)
+    if not suites:
+        raise InputError(
+            f"The passes of `{name}` cannot be counted before: it trains its networks first, or "
+            f"needs none. `--n 20 --trials 4` tries it in small."
+        )
     return {
         folder: dry_run(
             suite,
