@@ -132,7 +132,7 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
     def sums(b: int) -> Tensor:  # [K]
         members = sets.make(torch.full_like(rows, b), rows)
         few = torch.split(members, 16)  # so many stay in a cache
-        return torch.cat([torch.where(some, values[b], 0.0).sum(1) for some in few])
+        return torch.cat([(some * values[b]).sum(1) for some in few])
 
     return torch.stack([sums(b) for b in range(len(values))])
 
