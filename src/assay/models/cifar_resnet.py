@@ -40,7 +40,9 @@ class BasicBlock(nn.Module):
         self.relu1 = nn.ReLU()
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(out_channels)
-        self.shortcut = nn.Identity() if stride == 1 else Shortcut(channels, out_channels)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1:
+            self.shortcut = Shortcut(channels, out_channels)
         self.relu2 = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:

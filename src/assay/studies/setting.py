@@ -14,7 +14,7 @@ from assay.errors import InputError, PrerequisiteError
 from assay.forecast import Forecast
 from assay.run import dry_run, run
 from assay.spec import Spec, make_suite
-from assay.studies.claims import Row, Setting
+from assay.studies.claims import Claim, Row, Setting
 from assay.studies.reading import Reading
 from assay.studies.shelf import chosen, module_of, parse, write
 
@@ -95,7 +95,8 @@ class Study:
         if transformer.is_file():
             how["others"] = {"small_vit": {"small_vit": {"weights": str(transformer)}}}
         training = sorted((data / "cifar10").glob("*train*lossless.parquet"))
-        how["training"] = [{"parquet": {"path": str(path)}} for path in training]
+        if how.get("training") is None:
+            how["training"] = [{"parquet": {"path": str(path)}} for path in training]
         return cls({"parquet": {"path": str(images)}}, models, out, **_told(how))
 
     @classmethod
@@ -174,11 +175,8 @@ def run_study(name: str, study: Study) -> tuple[list[Row], Path]:
 
     The results are written after every claim: what is stopped is not lost.
     """
-    paper, claims = chosen(name)
+    paper, able = _able(name)
     tests = module_of(paper).TESTS
-    able = [claim for claim in claims if claim.id in tests]
-    if not able:
-        raise PrerequisiteError(f"The claim `{name}` cannot be run yet. {claims[0].reason}")
     about = {"assay": __version__, "python": platform.python_version(), "seed": study.seed}
     path = study.out / f"{paper}.json"
     for claim in able:
@@ -188,18 +186,27 @@ def run_study(name: str, study: Study) -> tuple[list[Row], Path]:
     return [row for row in written if row.claim in wanted], path
 
 
+def _able(name: str) -> tuple[str, list[Claim]]:
+    """The paper and those of the named claims that can be run."""
+    paper, claims = chosen(name)
+    able = [claim for claim in claims if claim.id in module_of(paper).TESTS]
+    if not able:
+        raise PrerequisiteError(f"The claim `{name}` cannot be run yet. {claims[0].reason}")
+    return paper, able
+
+
 def forecasts(name: str, study: Study) -> dict[str, Forecast]:
     """What the runs of `soco` or `soco.12` would cost, by their folders.
 
     Raises:
         InputError: There are none that could be counted before.
     """
-    paper, claims = chosen(name)
-    suites = module_of(paper).suites_of([claim.id for claim in claims], study)
+    paper, able = _able(name)
+    suites = module_of(paper).suites_of([claim.id for claim in able], study)
     if not suites:
         raise InputError(
             f"The passes of `{name}` cannot be counted before: it trains its networks first, or "
-            f"needs none. `--n 20 --trials 4` tries it in small."
+            f"draws its data. `--n 20 --trials 4` tries it in small."
         )
     return {
         folder: dry_run(

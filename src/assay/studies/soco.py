@@ -337,12 +337,11 @@ RESTS_ON = {
 def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
     """The suites of the runs that claims rest on, by their folders."""
     wanted = set(claims)
-    study.require_networks()
+    parts = [part for part, mine in RESTS_ON.items() if wanted & set(mine)]
+    if parts:
+        study.require_networks()
     return {
-        f"{part}-{model}": SUITES[part](study, model)
-        for part, mine in RESTS_ON.items()
-        if wanted & set(mine)
-        for model in study.models
+        f"{part}-{model}": SUITES[part](study, model) for part in parts for model in study.models
     }
 
 

@@ -19,7 +19,7 @@ CLAIMS = (
     ),
     Claim(
         "soco.3", "soco", "A rectangle wins on a watermark, pooling on stripes, by Attr%",
-        "attribution inside the planted region, winner minus the other", margin=0.05, n=500,
+        "attribution inside the planted region, winner minus the other", margin=0.05,
     ),
     Claim(
         "soco.4", "soco", "ROAD ranks methods otherwise on semi-natural than on natural images",

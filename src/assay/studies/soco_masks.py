@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from assay.errors import InputError
+
 SHARE = 0.7  # of the pixels that both strategies of figure 1 remove
 SPOT = 0.1  # the radius of the place that tells the class, as a share of the side
 LITTLE = 0.05  # of the pixels that are removed in figure 10
@@ -40,7 +42,13 @@ def place_only(size: int, classes: int) -> Tensor:  # [classes, size, size]
 
 
 def place(label: int, size: int) -> tuple[int, int]:
-    """Where on a walk along the border a class is removed: three classes on an edge."""
+    """Where on a walk along the border a class is removed: three classes on an edge.
+
+    Raises:
+        InputError: The walk has no place left.
+    """
+    if label >= 4 * ON_AN_EDGE:
+        raise InputError(f"Expected at most {4 * ON_AN_EDGE} classes, got class {label}.")
     margin = int(SPOT * size)
     step = (size - 2 * margin) // ON_AN_EDGE
     edge, along = divmod(label, ON_AN_EDGE)

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from assay import registry
-from assay.errors import PrerequisiteError
+from assay.errors import InputError, PrerequisiteError
+from assay.models.cifar_resnet import BasicBlock
+from assay.network import usable_device
 from assay.plan import build_one
 from assay.studies import soco_masks
 from assay.training.epochs import train_epochs
 from assay.training.supervised import train_once
-from assay.types import Model, Pixels, Preprocess
+from assay.types import Dataset, Model, Pixels, Preprocess
 
 if TYPE_CHECKING:
     from assay.studies.setting import Study
@@ -32,32 +34,20 @@ STRATEGIES: dict[str, Removal] = {
     "place": soco_masks.place_only,
 }
 BLACK = ("place",)  # others get the mean colour
+REPEATED = 0.01  # the share of images that may be there twice, as a few of CIFAR-10's are
 
 
-class Block(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut, which is one of 1 x 1 where the shape changes."""
+class Block(BasicBlock):
+    """A basic block whose shortcut is a convolution of 1 x 1 where the shape changes."""
 
     def __init__(self, channels: int, out_channels: int, stride: int) -> None:
         """A block that keeps the resolution (stride 1) or halves it (stride 2)."""
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, out_channels, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_channels)
-        self.relu1 = nn.ReLU()
-        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out_channels)
-        self.shortcut: nn.Module = nn.Identity()
+        super().__init__(channels, out_channels, stride)
         if stride != 1:
             self.shortcut = nn.Sequential(
                 nn.Conv2d(channels, out_channels, 1, stride, bias=False),
                 nn.BatchNorm2d(out_channels),
             )
-        self.relu2 = nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, C, H, W] to [B, C', H / stride, W / stride]."""
-        y = self.bn2(self.conv2(self.relu1(self.bn1(self.conv1(x)))))
-        out: Tensor = self.relu2(y + self.shortcut(x))
-        return out
 
 
 def resnet8(classes: int = 10) -> Model:
@@ -93,20 +83,21 @@ def seeds(study: Study) -> range:
 def trained(study: Study, strategy: str | None, seed: int) -> Model:
     """A network trained on images without what a strategy removes, or on whole ones."""
     images, labels, fingerprint = training_images(study)
+    device = usable_device(study.device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = resnet8(int(labels.max()) + 1)
-    model.net.to(study.device or "cpu")
-    what = [fingerprint, len(images), strategy, seed, EPOCHS, BATCH, WIDTH]
+    removed = None if strategy is None else _removed(strategy, images, labels)
+    told: dict[str, Any] = {"epochs": EPOCHS, "batch": BATCH, "seed": seed}
+    key = registry.identity([fingerprint, model.weights_hash, removed, told])
+    model.net.to(device)
 
     def train() -> None:
         shown = images if strategy is None else perturbed(strategy, images, labels, images)
-        train_epochs(
-            model, shown, labels, epochs=EPOCHS, batch=BATCH, seed=seed,
-            what=f"network {seed}, {strategy or 'nothing'} removed",
-        )  # fmt: skip
+        what = f"network {seed}, {strategy or 'nothing'} removed"
+        train_epochs(model, shown, labels, what=what, **told)
 
-    train_once(f"resnet8-{registry.identity(what)}", model.net, train, study.out / "retrained")
+    train_once(f"resnet8-{key}", model.net, train, study.out / "retrained")
     return model
 
 
@@ -115,39 +106,56 @@ def perturbed(strategy: str, images: Tensor, labels: Tensor, training: Tensor) -
 
     It is filled with the mean colour of the training images, or with black.
     """
-    gone = STRATEGIES[strategy](images.shape[-1], int(labels.max()) + 1)[labels]  # [B, H, W]
-    fill = training.mean((0, 2, 3))
+    masks, fill = _removed(strategy, training, labels)
+    return torch.where(masks[labels][:, None], fill[:, None, None], images)
+
+
+def _removed(strategy: str, training: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """What each class loses `[classes, H, W]`, and the colour `[3]` that it gets for it."""
+    masks = STRATEGIES[strategy](training.shape[-1], int(labels.max()) + 1)
     if strategy in BLACK:
-        fill = -torch.tensor(PIXELS.mean) / torch.tensor(PIXELS.std)
-    return torch.where(gone[:, None], fill[:, None, None], images)
+        return masks, -torch.tensor(PIXELS.mean) / torch.tensor(PIXELS.std)
+    return masks, training.mean((0, 2, 3))
 
 
 # --- data -----------------------------------------------------------------------------------------
 
 
 def training_images(study: Study) -> tuple[Tensor, Tensor, str]:
-    """Images as the network takes them, their labels, and what identifies them."""
+    """Images as the network takes them, their labels, and what identifies them.
+
+    Raises:
+        PrerequisiteError: There are none.
+        InputError: Many are there twice: they would be learned from and choose the epoch as well.
+    """
     study.require_networks()
     if not study.training:
         raise PrerequisiteError(
             "This claim trains networks. Put lossless training images as "
             "`cifar10/*train*lossless.parquet` into the folder given with `--data`."
         )
-    found = [_read(json.dumps(item), None) for item in study.training]
-    images, labels = (torch.cat(parts) for parts in list(zip(*found, strict=True))[:2])
-    return images, labels, registry.identity([part[2] for part in found])
+    return _read(tuple(json.dumps(item) for item in study.training))
 
 
 def test_images(study: Study) -> tuple[Tensor, Tensor]:
     """The images of the study's dataset and their labels."""
-    images, labels, _ = _read(json.dumps(study.dataset), study.n)
-    return images, labels
+    images, labels, _ = _read((json.dumps(study.dataset),))
+    return images[: study.n], labels[: study.n]
 
 
 @functools.cache
-def _read(item: str, limit: int | None) -> tuple[Tensor, Tensor, str]:
-    dataset: Any = build_one("dataset", json.loads(item))
-    batch = dataset.batch(dataset.ids[:limit], Preprocess(SIZE, PIXELS))
-    if batch.labels is None:
-        raise PrerequisiteError(f"The images of `{dataset.name}` have no labels to train on.")
-    return batch.inputs, batch.labels, dataset.fingerprint
+def _read(items: tuple[str, ...]) -> tuple[Tensor, Tensor, str]:
+    datasets: list[Dataset] = [build_one("dataset", json.loads(item)) for item in items]
+    batches = [data.batch(data.ids, Preprocess(SIZE, PIXELS)) for data in datasets]
+    labels = [batch.labels for batch in batches if batch.labels is not None]
+    names = ", ".join(data.name for data in datasets)
+    if len(labels) < len(batches):
+        raise PrerequisiteError(f"The images of `{names}` have no labels to train on.")
+    images = torch.cat([batch.inputs for batch in batches])
+    once = len({image.tobytes() for image in images.numpy()})
+    if once < (1 - REPEATED) * len(images):
+        raise InputError(
+            f"Expected different images in {names}, got {len(images) - once:,} of "
+            f"{len(images):,} that are there before. Leave a file out."
+        )
+    return images, torch.cat(labels), registry.identity([data.fingerprint for data in datasets])

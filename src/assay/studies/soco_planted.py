@@ -14,7 +14,7 @@ from assay.studies.soco_numbers import means
 if TYPE_CHECKING:
     from assay.studies.setting import Study
 
-MOST = 500  # images a plant is evaluated on
+MOST = 2000  # images a plant is evaluated on
 CRAFTED = {"number_watermark": "rect", "stripe_watermark": "pooling"}  # who shall win where
 
 

@@ -46,7 +46,7 @@ def train_epochs(
     net, device = model.net, model.device
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(inputs), generator=generator)
-    cut = int(held_out * len(order))
+    cut = max(1, int(held_out * len(order)))
     chooses, learns = order[:cut].to(device), order[cut:].to(device)
     inputs, labels = inputs.to(device), labels.to(device)
     if device.type == "cuda" and inputs.ndim == 4:  # where convolutions are twice as fast
