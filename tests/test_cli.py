@@ -328,4 +328,4 @@ def _cell(results, method):
 def test_the_number_of_networks_trained_is_said_right(call):
     _, output, _ = call("claims", "--help")
     said = " ".join(output.replace("│", " ").split())
-    assert "Synthetic draws; half as many networks of a kind" in said
+    assert "Synthetic draws; half as many networks; else 20." in said
