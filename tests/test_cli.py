@@ -300,3 +300,32 @@ def test_who_does_not_apply_is_named_and_nobody_else(call, tmp_path):
         ("random", "truth_f1"),
         ("saliency", "truth_f1"),
     ]
+
+
+def test_every_reason_is_told_where_parts_of_a_cell_have_different_ones(call, suite, tmp_path):
+    results = run(make_suite(SUITE), tmp_path / "run", progress=False)
+    first, second = results.store.path("cells").glob(f"{_cell(results, 'random')}-*.json")
+    for file, why in ((first, "Too few."), (second, "Too dark.")):
+        told = {**json.loads(file.read_text()), "status": "n/a", "message": why}
+        file.write_text(json.dumps(told))
+    found = assay.load(tmp_path / "run").not_applicable
+    places = {(row["dataset"], row["model"], row["method"], row["protocol"]) for row in found}
+    assert places == {("toy_images", "toy_net", "random", "single_deletion")}
+    assert {row["reason"] for row in found} == {"Too few.", "Too dark."}
+    output = call("run", str(suite), "--out", str(tmp_path / "run"))[1]
+    assert "Not applicable: random. Too few." in output
+    assert "Not applicable: random. Too dark." in output
+
+
+def _cell(results, method):
+    """The key of a method under the first protocol."""
+    rows = results.scores.to_pylist()
+    return next(
+        r["cell"] for r in rows if (r["method"], r["protocol"]) == (method, "single_deletion")
+    )
+
+
+def test_the_number_of_networks_trained_is_said_right(call):
+    _, output, _ = call("claims", "--help")
+    said = " ".join(output.replace("│", " ").split())
+    assert "Synthetic draws; half as many networks; else 20." in said

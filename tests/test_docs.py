@@ -193,3 +193,14 @@ def test_the_gallery_shows_every_method():
     methods = [p.name for p in PLUGINS if p.kind == "method" and p.name not in unseen]
     missing = [name for name in methods if not (strips / f"{name}.jpg").is_file()]
     assert not missing, f"`make gallery` draws {', '.join(missing)}"
+
+
+def test_no_line_was_forgotten_when_a_page_was_set_anew():
+    """Tables and links apart, prose is broken at about 100 characters."""
+    prose = [
+        f"{page.relative_to(ROOT)}: {line[:60]}"
+        for page in PAGES
+        for line in page.read_text().splitlines()
+        if len(line) > 120 and not line.lstrip().startswith(("|", "<", "!", "["))
+    ]
+    assert not prose

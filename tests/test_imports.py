@@ -100,3 +100,10 @@ def test_a_file_without_a_name_is_told_what_it_defines(tmp_path, call):
         load_object(f"{path}:mime")
     with pytest.raises(assay.PrerequisiteError, match="There is no file"):
         load_object(f"{tmp_path}/gone.py")
+
+
+def test_a_function_of_a_builtin_type_belongs_to_no_file(tmp_path):
+    path = tmp_path / "words.py"
+    path.write_text("lower = str.lower\ndef upper(x): return x.upper()\n")
+    with pytest.raises(assay.InputError, match=r"Available: upper\b"):
+        load_object(f"{path}:uper")

@@ -1,14 +1,16 @@
 """Names, options and labels."""
 
+import re
 from typing import Annotated, Literal
 
+import numpy as np
 import pytest
 import torch
 from pydantic import Field
 
 import assay
 from assay import registry
-from assay.spec import Spec, choose, choose_one, parse_suite, read_suite, suites
+from assay.spec import Spec, choose, choose_one, make_suite, parse_suite, read_suite, suites
 
 
 @pytest.fixture
@@ -172,6 +174,13 @@ class TestSuites:
             read_suite("nowhere.yaml")
         with pytest.raises(assay.InputError, match=r"Unknown suite `demos`. Did you mean `demo`"):
             read_suite("demos")
+
+    @pytest.mark.parametrize("layer", [torch.nn.ReLU(), np.float64(0.5)], ids=["module", "number"])
+    def test_one_thing_of_python_in_place_of_a_list_is_told_the_form(self, layer):
+        methods = {"gradcam": {"layer": layer}}
+        said = f"expected a list, `methods: [{methods!r}]`, got"
+        with pytest.raises(assay.InputError, match=re.escape(said)):
+            make_suite({"environments": ["a"], "methods": methods, "protocols": ["d"]})
 
     def test_items_of_a_wrong_form(self):
         spec = Spec(datasets=["a"], models=["b"], methods=[{"a": 1, "b": 2}], protocols=["d"])

@@ -282,7 +282,7 @@ def claims(
     out: OutOption = Path("assay-claims"),
     n: Annotated[int | None, typer.Option(min=2, help="Images; else as many as usual.")] = None,
     trials: Annotated[
-        int | None, typer.Option(min=2, help="Synthetic draws, networks trained; else 20.")
+        int | None, typer.Option(min=2, help="Synthetic draws; half as many networks; else 20.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything random; else 0.")] = None,
     device: DeviceOption = None,

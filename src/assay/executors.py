@@ -17,7 +17,7 @@ from assay.shard import ShardRun
 from assay.spec import Spec
 from assay.store import Store
 from assay.timing import Seconds, measure
-from assay.training.supervised import know, trained
+from assay.training.supervised import know, packed
 
 Listen = Callable[[int], None]
 
@@ -70,7 +70,7 @@ def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], listen
 
 
 def run_in_processes(
-    spec: Spec, settings: Settings, shards: Sequence[Shard], workers: int, listen: Listen
+    plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, listen: Listen
 ) -> None:
     """Several shards at once; every worker builds everything itself from the suite.
 
@@ -86,9 +86,8 @@ def run_in_processes(
     listener = threading.Thread(target=hear, daemon=True)
     listener.start()
     try:
-        with ProcessPoolExecutor(
-            workers, context, _start, (spec, settings, queue, trained())
-        ) as pool:
+        told = (plan.spec, settings, queue, packed(plan.trained))
+        with ProcessPoolExecutor(workers, context, _start, told) as pool:
             try:
                 for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
                     future.result()
@@ -100,10 +99,11 @@ def run_in_processes(
         listener.join(timeout=5)
 
 
-def measure_in_processes(spec: Spec, settings: Settings, workers: int) -> dict[str, Seconds]:
+def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _start, (spec, settings, None, trained())) as pool:
+    told = (plan.spec, settings, None, packed(plan.trained))
+    with ProcessPoolExecutor(workers, context, _start, told) as pool:
         found = list(pool.map(_measure, range(workers)))
     return {name: Seconds.mean([f[name] for f in found]) for name in found[0]}
 

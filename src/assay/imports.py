@@ -65,7 +65,7 @@ def _defined(module: ModuleType) -> list[str]:
 
 def _made_in(module: ModuleType, value: Any) -> bool:
     imported = inspect.isclass(value) or inspect.isroutine(value)
-    return not imported or value.__module__ == module.__name__
+    return not imported or getattr(value, "__module__", None) == module.__name__
 
 
 def _is_file(place: str) -> bool:

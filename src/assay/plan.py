@@ -21,6 +21,7 @@ from assay.models.factory import build_model
 from assay.models.hub import hub_model, is_hub_name
 from assay.models.wrap import model as as_model
 from assay.spec import Choice, Spec, choose
+from assay.training.supervised import Trained, noting
 from assay.types import Batch, Dataset, Model, Prepare, Tokenize
 
 # Samples that one process explains and scores together. The first shards are small, so that few
@@ -51,6 +52,7 @@ class Plan:
     protocols: tuple[Choice, ...]
     pairs: tuple[tuple[str, str], ...]  # which model is run on which dataset
     live: tuple[str, ...] = field(default=())  # what exists in this process only
+    trained: Trained = field(default_factory=dict, repr=False)  # what was trained to build it
     _cells: dict[tuple[object, ...], str] = field(default_factory=dict, repr=False)
     _lengths: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
@@ -193,11 +195,13 @@ class Plan:
 
 def resolve(spec: Spec, device: str | None = None) -> Plan:
     """Build what a suite names; live datasets, modules and methods may stand among the names."""
-    datasets, live_data = _build("dataset", spec.datasets)
-    models, live_models = _build("model", spec.models)
+    with noting() as trained:
+        datasets, live_data = _build("dataset", spec.datasets)
+        models, live_models = _build("model", spec.models)
+        worlds = list(_environments(spec.environments))
     datasets = {name: agree(dataset, models) for name, dataset in datasets.items()}
     pairs = tuple(itertools.product(datasets, models))
-    for world in _environments(spec.environments):
+    for world in worlds:
         if world.name in (*datasets, *models):
             raise _twice("environment", world.name)
         datasets[world.name], models[world.name] = world.dataset, world.model
@@ -216,6 +220,7 @@ def resolve(spec: Spec, device: str | None = None) -> Plan:
         tuple(protocols),
         pairs,
         (*live_data, *live_models, *live_worlds, *live_methods),
+        trained,
     )
 
 

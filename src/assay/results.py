@@ -103,15 +103,16 @@ class Results:
 
     @property
     def not_applicable(self) -> list[dict[str, str]]:
-        """Which methods and protocols do not go together, each pair once, with the `reason`."""
-        words = ("dataset", "model", "method", "protocol")
-        found = {
-            tuple(cell[word] for word in words): cell["message"]
-            for cell in self.cells
-            if cell["status"] == "n/a"
-        }
+        """Which methods and protocols do not go together on which model and data, and the `reason`.
+
+        Each reason once; where parts of a cell have different ones, there is a row for each.
+        """
+        words = ("dataset", "model", "method", "protocol", "message")
+        refused = [cell for cell in self.cells if cell["status"] == "n/a"]
+        names = (*words[:-1], "reason")
         return [
-            {**dict(zip(words, place, strict=True)), "reason": why} for place, why in found.items()
+            dict(zip(names, row, strict=True))
+            for row in dict.fromkeys(tuple(cell[word] for word in words) for cell in refused)
         ]
 
     @property

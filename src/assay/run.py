@@ -29,6 +29,7 @@ from assay.shelf import ResponseShelf
 from assay.spec import Choice, Spec
 from assay.store import NOWHERE, Store
 from assay.timing import Seconds, measure
+from assay.training.supervised import know, packed
 
 Timings = dict[str, Seconds]  # by model
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
@@ -73,6 +74,7 @@ def run(
     unfinished = _unfinished(plan, store)
     _check_classes(plan, unfinished)
     store.create()
+    _keep_trained(plan, store)
     write_manifest(plan, settings, store, None)
     expected = _forecast(plan, store, unfinished, workers)
     with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
@@ -81,7 +83,7 @@ def run(
                 ShardRun(plan, shard, store, listen).look()
         clean(write_manifest(plan, settings, store, None))
         if workers > 1 and len(unfinished) > 1:
-            run_in_processes(spec, settings, unfinished, min(workers, len(unfinished)), listen)
+            run_in_processes(plan, settings, unfinished, min(workers, len(unfinished)), listen)
         else:
             with threads(1 if one_thread else None):
                 run_serially(plan, settings, unfinished, listen)
@@ -111,7 +113,7 @@ def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timin
     unfinished = _unfinished(plan, store)
     busy = min(workers, len(unfinished))
     if busy > 1:
-        return measure_in_processes(plan.spec, settings, busy)
+        return measure_in_processes(plan, settings, busy)
     with threads(1):
         return {name: measure(plan, name) for name in plan.models} if unfinished else {}
 
@@ -146,6 +148,7 @@ def prepare(
 ) -> tuple[Plan, Settings]:
     """Resolve a suite for a folder: nothing may have changed, the micro-batch is kept or chosen."""
     _check_settings(device, micro_batch)
+    _know_trained(store)
     plan = resolve(spec, device)
     earlier = store.read_json(store.path("manifest.json")) or {}
     _check_unchanged(plan, earlier, store)
@@ -159,6 +162,18 @@ def prepare(
         )
     settings = Settings(str(store.folder), device, keep_maps, sizes)
     return apply(plan, settings), settings
+
+
+def _know_trained(store: Store) -> None:
+    """What an earlier run in this folder trained is not trained again: it might come out other."""
+    files = store.path("trained").glob("*.safetensors")
+    know({file.stem: file.read_bytes() for file in files})
+
+
+def _keep_trained(plan: Plan, store: Store) -> None:
+    for key, weights in packed(plan.trained).items():
+        path = store.path("trained", f"{key}.safetensors")
+        store.write_bytes(path, weights)
 
 
 def _check_settings(device: str | None, micro_batch: int | None) -> None:

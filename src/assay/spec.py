@@ -97,8 +97,8 @@ class Spec(BaseModel):
     @classmethod
     def _a_list(cls, items: Any, info: ValidationInfo) -> Any:
         if isinstance(items, str | Mapping):
-            written = yaml.safe_dump([items], default_flow_style=True, width=1000).strip()
-            raise ValueError(f"expected a list, `{info.field_name}: {written}`, got {items!r}")
+            form = f"{info.field_name}: {_one_in_a_list(items)}"
+            raise ValueError(f"expected a list, `{form}`, got {items!r}")
         return items
 
     @field_validator("target", mode="before")
@@ -121,6 +121,13 @@ class Spec(BaseModel):
         if len(set(seeds)) != len(seeds):
             raise ValueError(f"each seed once, got {seeds}")
         return seeds
+
+
+def _one_in_a_list(item: Any) -> str:
+    try:
+        return str(yaml.safe_dump([item], default_flow_style=True, width=1000)).strip()
+    except yaml.YAMLError:  # it holds what only Python can write
+        return repr([item])
 
 
 def _written(item: Any) -> Any:

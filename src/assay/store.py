@@ -96,6 +96,10 @@ class Store:
             finally:
                 temporary.unlink(missing_ok=True)
 
+    def write_bytes(self, path: Path, value: bytes) -> None:
+        """Write bytes as they are."""
+        self.write(path, lambda p: p.write_bytes(value))
+
     def write_json(self, path: Path, value: Any) -> None:
         """Write JSON."""
         self.write(path, lambda p: p.write_text(json.dumps(value, indent=1, default=str)))
@@ -109,7 +113,7 @@ class Store:
     ) -> None:
         """Write named arrays with a description, as safetensors."""
         whole = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
-        self.write(path, lambda p: p.write_bytes(save(whole, dict(about))))
+        self.write_bytes(path, save(whole, dict(about)))
 
     @staticmethod
     def read_json(path: Path) -> Any:

@@ -91,3 +91,21 @@ def test_a_score_that_is_not_as_theory_gives_it_is_found(monkeypatch, check, tab
     monkeypatch.setitem(table, name, lambda truth: 1.1 * theory(truth))
     with pytest.raises(Fault, match=message):
         check(checks.in_small(), "multi_color_sum")
+
+
+def test_how_much_training_the_environment_of_another_needs_is_left_to_it(monkeypatch):
+    known = {name: registry.get("environment", name) for name in registry.names("environment")}
+    monkeypatch.setitem(registry._REGISTERED, "environment", known)
+    asked = []
+
+    @registry.environment("well_trained", family="planted", title="Well trained")
+    def well_trained(*, size: int = 224, classes: int = 10, train: int = 9000, samples: int = 50):
+        """Notes what it is asked for."""
+        asked.append((size, classes, train, samples))
+        return assay.environment("multi_color_sum", size=size, samples=samples)
+
+    said = checks.say_small("well_trained")
+    assert said == "A network is trained first. Tried in small, with size: 64, samples: 8."
+    checks.build(checks.in_small(), "well_trained")
+    assert asked == [(64, 10, 9000, 8)]
+    assert "within a minute or so" in checks.say_small("number_watermark")

@@ -1,10 +1,17 @@
 """Planted features in a run of several processes: one of them trains, all have its network."""
 
 import os
+import subprocess
+import sys
+
+import pytest
+from safetensors.torch import load
 
 import assay
-from assay.run import run
+from assay import executors
+from assay.run import dry_run, run
 from assay.spec import make_suite
+from assay.training import supervised
 
 NET = """
 import os
@@ -30,18 +37,83 @@ class Noting(nn.Sequential):
 """
 
 
-def test_it_is_trained_once_whatever_the_number_of_workers(tmp_path):
+RUN = """
+import sys
+
+import torch
+
+from assay.run import run
+from assay.spec import read_suite
+
+torch.set_num_threads(2)
+run(read_suite(sys.argv[1]), sys.argv[2], progress=False)
+"""
+METHODS = ["saliency", "random"]
+WEIGHTS = {"0.weight", "0.bias", "4.weight", "4.bias"}  # of that network
+
+
+@pytest.fixture
+def suite(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervised, "_TRAINED", {})  # nothing is known of other tests
     (tmp_path / "noting.py").write_text(NET)
     options = {"size": 16, "patch": 5, "train": 1024, "epochs": 3, "samples": 16}
-    suite = make_suite(
+    return make_suite(
         {
             "environments": [{"yellow_patch": {**options, "net": f"{tmp_path}/noting.py:Noting"}}],
-            "methods": ["saliency", "random"],
+            "methods": METHODS,
             "protocols": ["pointing_game"],
         }
     )
+
+
+def trainers(folder):
+    return set((folder / "trained").read_text().split())
+
+
+def test_it_is_trained_once_whatever_the_number_of_workers(suite, tmp_path):
     results = run(suite, tmp_path / "run", workers=2, progress=False)
-    assert set((tmp_path / "trained").read_text().split()) == {str(os.getpid())}
+    assert trainers(tmp_path) == {str(os.getpid())}
     assert results.complete
     again = run(suite, tmp_path / "alone", progress=False)
     assert again.scores.equals(assay.load(tmp_path / "run").scores)
+
+
+def test_a_run_continued_in_a_new_process_does_not_train_again(suite, tmp_path):
+    run(suite, tmp_path / "run", progress=False)
+    (tmp_path / "more.yaml").write_text(
+        suite.model_copy(update={"methods": [*METHODS, "centre"]}).dump()
+    )
+    command = [sys.executable, "-c", RUN, "more.yaml", "run"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert trainers(tmp_path) == {str(os.getpid())}
+    results = assay.load(tmp_path / "run")
+    assert results.complete
+    assert "centre" in results.manifest["methods"]
+
+
+def test_weights_that_are_not_whole_are_trained_again(suite, tmp_path, monkeypatch):
+    run(suite, tmp_path / "run", progress=False)
+    (kept,) = (tmp_path / "run" / "trained").iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-9])
+    monkeypatch.setattr(supervised, "_TRAINED", {})  # as a new process would begin
+    run(suite, tmp_path / "run", progress=False)
+    assert kept.read_bytes() == whole
+
+
+def test_workers_get_the_networks_of_their_run_and_no_others(suite, tmp_path, monkeypatch):
+    assay.environment("yellow_patch", size=16, patch=6, train=1024, epochs=3, samples=16)
+    sent = []
+
+    def stop(workers, context, start, told):
+        sent.append(told[-1])
+        raise InterruptedError
+
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", stop)
+    for folder, act in (("run", run), ("dry", dry_run)):
+        with pytest.raises(InterruptedError):
+            act(suite, tmp_path / folder, workers=2)
+    for weights in sent:
+        assert [set(load(kept)) for kept in weights.values()] == [WEIGHTS]
+    assert len(sent) == 2
+    assert not (tmp_path / "dry").exists()

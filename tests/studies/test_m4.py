@@ -2,12 +2,14 @@
 
 import functools
 import json
+from collections import Counter
 
 import pytest
 import torch
 from torch import nn
 
 from assay import registry
+from assay.environments.environment import Environment
 from assay.errors import InputError, PrerequisiteError
 from assay.models.small_vit import SmallViT
 from assay.studies import m4, m4_networks, m4_runs
@@ -60,13 +62,14 @@ def _keep_side(sizes, layer, module, inputs, output):
     sizes[layer] = output.shape[-1]
 
 
-def test_there_are_enough_networks_to_decide():
-    names = [kind.name for kind in (*CONVOLUTIONAL, *TRANSFORMERS)]
-    assert len(set(names)) == 8
-    assert [len(kinds) * -(-20 // 2 // len(kinds)) for kinds in (CONVOLUTIONAL, TRANSFORMERS)] == [
-        10,
-        12,
-    ]
+@pytest.mark.parametrize(("kinds", "each"), [(CONVOLUTIONAL, 2), (TRANSFORMERS, 4)])
+def test_there_are_enough_networks_to_decide(kinds, each, monkeypatch, tmp_path):
+    made = Environment("patch", None, None, card={"proof": {}})
+    monkeypatch.setattr(m4_runs, "read_once", lambda study, size: None)
+    monkeypatch.setattr(m4_runs, "planted", lambda plant, study, **options: made)
+    networks = list(m4_runs.trained(kinds, Study(None, {}, tmp_path)))
+    assert Counter(network.kind.name for network in networks) == {k.name: each for k in kinds}
+    assert len({network.name for network in networks}) == len(networks) >= CLAIMS["m4.4"].n
 
 
 # --- verdicts on made-up scores -------------------------------------------------------------------
@@ -75,7 +78,7 @@ def test_there_are_enough_networks_to_decide():
 def made_up(n=12, refused=(), **means):
     """Networks that differ a little, each method as said."""
     values = {
-        f"net-{i}": {method: mean + 0.001 * (i % 4) for method, mean in means.items()}
+        f"{('plain', 'deep')[i % 2]}-{i}": {m: mean + 0.001 * (i % 4) for m, mean in means.items()}
         for i in range(n)
     }
     for i, scores in enumerate(values.values()):  # not all methods alike, or there is no error
@@ -112,6 +115,8 @@ def test_smoothgrad_is_last_or_not(means, expected):
     assert (row.n, row.setting) == (12, "stand-in")
     # What an earlier layer of Grad-CAM would change is said beside, and decides nothing.
     assert "At the layer that is best" in row.note
+    assert "must be" not in row.note
+    assert "12 networks of 2 kinds (plain 6, deep 6): no independent draws" in row.note
 
 
 def on_transformers(attention, ig, sg, refused=()):
@@ -135,6 +140,7 @@ def test_attention_is_first_or_not(means, expected):
     row = on_transformers(*means)
     assert verdict(row) == expected
     assert "MAE is not testable here" in row.note
+    assert "12 networks of 2 kinds (plain 6, deep 6) and 10 networks of 2 kinds (" in row.note
 
 
 def test_networks_without_proof_are_named():
@@ -165,7 +171,8 @@ def test_the_patch_is_used_or_not(wrong, expected):
     row = m4.needed(CLAIMS["m4.13"], proofs, [])
     assert verdict(row) == expected
     assert "20 of 20 networks have proof of use" in row.note
-    assert "half 20, border 0" in row.note
+    assert "Networks for which a part suffices: half 20, border 0, interior 0" in row.note
+    assert "is shown" not in row.note  # that is for the verdict to say
 
 
 def test_a_network_without_proof_counts_against_the_claim():

@@ -27,7 +27,7 @@ FEW, MORE, MANY = 6, 9, 100  # samples: of most checks, of one larger batch, of 
 MOSTLY = 0.9  # how often a trained network must be right; a designed one always is
 ERRORS = 5  # standard errors that a mean over many samples may lie off
 ROUNDING = 1e-6
-BRIEFLY = {"classes": 8, "train": 2048}  # what those are tried with beside it that train a network
+BRIEFLY = {"classes": 8, "train": 2048}  # of this package's, what trains a network is tried with
 
 Small = Mapping[str, int]
 Number = Callable[[Tensor], Tensor]  # from the truth [B, *units] to a number each [B]
@@ -42,16 +42,18 @@ def in_small() -> Small:
 def say_small(item: Any) -> str:
     """What a reader should know before an environment is tried: how small, and what it takes."""
     usual = choose_one("environment", item).options
+    lasts = "" if _own(item) else ", within a minute or so"
     lesser = {o: v for o, v in _options(in_small(), item).items() if v != usual[o]}
     said = ", ".join(f"{option}: {value}" for option, value in lesser.items())
-    trains = "A network is trained first, within a minute or so. " if _trains(usual) else ""
+    trains = f"A network is trained first{lasts}. " if _trains(usual) else ""
     return trains + (f"Tried in small, with {said}." if said else "Tried as it is.")
 
 
 def _options(small: Small, item: Any) -> dict[str, Any]:
     options = dict(choose_one("environment", item).options)
     if isinstance(item, str):
-        most = {**small, **(BRIEFLY if _trains(options) else {})}
+        brief = _trains(options) and not _own(item)  # how much training others need, only they know
+        most = {**small, **(BRIEFLY if brief else {})}
         options |= {o: min(options[o], n) for o, n in most.items() if type(options.get(o)) is int}
     return options
 
@@ -59,6 +61,10 @@ def _options(small: Small, item: Any) -> dict[str, Any]:
 def _trains(options: Mapping[str, Any]) -> bool:
     """Whether it says how many images a network is trained on."""
     return type(options.get("train")) is int
+
+
+def _own(item: Any) -> bool:
+    return bool(choose_one("environment", item).plugin.own)
 
 
 def build(small: Small, item: Any) -> Environment:

@@ -171,9 +171,7 @@ def _planted(name: str, plant: Plant, names: Any, told: Setting) -> Environment:
     card = {
         "plant": name,
         "setting": {
-            **{
-                name: getattr(told, name) for name in ("epochs", "train", "rate", "samples", "seed")
-            },
+            **{option: getattr(told, option) for option in TOLD},
             "size": plant.size,
             "classes": plant.classes,
         },

@@ -14,6 +14,7 @@ gradients are taken by Gauss-Legendre quadrature.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,9 @@ def smoothgrad_last(claim: Claim, found: Scored) -> Row:
     of_best = _orders(found, lambda means: max(v for m, v in means.items() if "gradcam" in m))
     best = "; ".join(str(effect) for effect in of_best)
     note = (
-        f"{_table(found)}. Grad-CAM at the last layer. At the layer that is best for the network, "
-        f"chosen on the same images, as the paper's numbers must be: {best}. "
+        f"{_table(found)}. {_drawn(found)}. Grad-CAM at the last layer. At the layer that is best "
+        f"for the network, chosen on the same images, since the paper's values cannot come from a "
+        f"last layer of 7 x 7 places: {best}. "
         f"{UPPER}{_left_out(found)}"
     )
     return make_row(claim, of_last, SETTING, note=note.removesuffix("."))
@@ -98,8 +100,9 @@ def attention_first(claim: Claim, transformers: Scored, convolutional: Scored) -
         effects.append(replace(lost, margin=MUCH))
     note = (
         f"On transformers: {_table(transformers)}. On convolutional networks: "
-        f"{_table(convolutional)}. Generic attention in M4's form. That it is worst on MAE is not "
-        f"testable here: no network was trained to fill in masked images. "
+        f"{_table(convolutional)}. {_drawn(transformers, convolutional)}. Generic attention in "
+        f"M4's form. That it is worst on MAE is not testable here: no network was trained to fill "
+        f"in masked images. "
         f"{UPPER}"
         f"{_left_out(transformers, convolutional)}"
     )
@@ -130,8 +133,7 @@ def needed(claim: Claim, proofs: Mapping[str, Mapping[str, Any]], refused: Seque
     lowest = min(card["changed"] for card in cards)
     note = (
         f"{len(cards) - len(refused)} of {len(cards)} networks have proof of use"
-        f"{without}; least changed {lowest:.3f}. That the patch is needed is shown, that "
-        f"all of it is used is not: networks that a part suffices: {enough}"
+        f"{without}; least changed {lowest:.3f}. Networks for which a part suffices: {enough}"
     )
     return make_row(claim, effects, SETTING, note=note)
 
@@ -141,6 +143,17 @@ def _table(found: Scored) -> str:
     networks = list(found.values.values())
     methods = [m for m in (networks[0] if networks else ()) if not m.startswith("gradcam at ")]
     return ", ".join(f"{m} {np.mean([means[m] for means in networks]):.3f}" for m in methods)
+
+
+def _drawn(*groups: Scored) -> str:
+    """What the intervals are over: seeds of a few kinds, which a network's name tells."""
+    counts = [Counter(name.rpartition("-")[0] for name in group.values) for group in groups]
+    said = " and ".join(
+        f"{kinds.total()} networks of {len(kinds)} kinds "
+        f"({', '.join(f'{kind} {count}' for kind, count in kinds.items())})"
+        for kinds in counts
+    )
+    return f"The intervals are over seeds, {said}: no independent draws of architectures"
 
 
 def _left_out(*groups: Scored) -> str:

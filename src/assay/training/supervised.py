@@ -1,11 +1,14 @@
 """Training a small network on samples made as they are asked for; kept for the next time."""
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from safetensors.torch import load, save, save_file
 from torch import Tensor, nn
 
@@ -18,7 +21,9 @@ RATE = 1e-2  # the highest learning rate of the cycle, unless told otherwise
 # (how many, generator) -> inputs [B, ...] and labels [B]
 Draw = Callable[[int, torch.Generator], tuple[Tensor, Tensor]]
 
-_TRAINED: dict[str, dict[str, Tensor]] = {}  # weights by what they were trained as, in this process
+Trained = dict[str, dict[str, Tensor]]  # weights by what they were trained as
+_TRAINED: Trained = {}  # in this process
+_NOTED: ContextVar[Trained | None] = ContextVar("noted", default=None)
 
 
 def train_once(key: str, net: nn.Module, train: Callable[[], None], cache: Path | None) -> None:
@@ -41,16 +46,32 @@ def train_once(key: str, net: nn.Module, train: Callable[[], None], cache: Path 
     _TRAINED[key] = {name: value.detach().clone() for name, value in net.state_dict().items()}
     if path is not None and not path.is_file():
         _write(_TRAINED[key], path)
+    noted = _NOTED.get()
+    if noted is not None:
+        noted[key] = _TRAINED[key]
 
 
-def trained() -> dict[str, bytes]:
-    """The weights known in this process, for others to `know`: threads decide about their bits."""
-    return {key: save(_contiguous(weights)) for key, weights in _TRAINED.items()}
+@contextlib.contextmanager
+def noting() -> Iterator[Trained]:
+    """The weights of every network that is brought to them inside."""
+    found: Trained = {}
+    token = _NOTED.set(found)
+    try:
+        yield found
+    finally:
+        _NOTED.reset(token)
 
 
-def know(weights: Mapping[str, bytes]) -> None:
-    """Take over what another process trained."""
-    _TRAINED.update((key, load(kept)) for key, kept in weights.items())
+def packed(found: Trained) -> dict[str, bytes]:
+    """Weights for another process to `know`: the number of threads decides about their bits."""
+    return {key: save(_contiguous(weights)) for key, weights in found.items()}
+
+
+def know(kept: Mapping[str, bytes]) -> None:
+    """Take over what another process trained; what is not whole counts as not there."""
+    for key, weights in kept.items():
+        with contextlib.suppress(SafetensorError):
+            _TRAINED[key] = load(weights)
 
 
 def train(
