@@ -223,3 +223,17 @@ def test_speed_at_full_size() -> None:
     start = time.process_time()
     paired_differences(values, resamples=2000)
     assert time.process_time() - start < 2.0
+
+
+def test_rounding_of_equal_columns_does_not_widen_the_others():
+    """Two perfect methods, a few of whose scores differ in the last bit of single precision."""
+    generator = np.random.default_rng(0)
+    perfect = np.ones(12)
+    nearly = perfect - np.where(np.arange(12) < 2, 3e-8, 0.0)
+    others = generator.uniform(0.1, 0.4, (12, 2))
+    exact, noisy = (
+        paired_differences(np.column_stack([perfect, twin, others])) for twin in (perfect, nearly)
+    )
+    assert_allclose(noisy.low, exact.low, atol=1e-6)
+    assert_allclose(noisy.high, exact.high, atol=1e-6)
+    assert noisy.low[0, 1] == noisy.high[0, 1] == 0

@@ -158,3 +158,9 @@ def test_a_method_without_a_place_is_ordered_by_its_other_protocols():
     assert order.mean_rank.tolist() == [1.0, 1.5, 3.0]
     assert order.low.tolist() == order.high.tolist() == [1.0, 1.5, 3.0]
     assert order.position.tolist() == [1, 2, 3]
+
+
+def test_places_are_shared_up_to_rounding():
+    means = [1.0, 1.0 - 3e-8, 0.4999995, 0.4999995 + 1e-8, 0.2]
+    assert positions(means, higher_is_better=True).tolist() == [1.5, 1.5, 3.5, 3.5, 5.0]
+    assert positions(means, higher_is_better=False).tolist() == [4.5, 4.5, 2.5, 2.5, 1.0]

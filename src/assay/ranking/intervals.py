@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from assay.ranking.resampling import (
+    ROUNDING,
     Floats,
     group_sums,
     resample_counts,
@@ -21,9 +22,6 @@ from assay.ranking.resampling import (
 
 # From weights of samples [b, n] to one or more numbers of each weighted set [b, m].
 Statistic = Callable[[Floats], Floats]
-
-# Deviations below this share of the data's magnitude are rounding, not variance.
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -224,12 +222,14 @@ def set_differences(
     index, n_groups = _group_index(groups)
     values = statistic(np.ones((1, len(index))))[0]
     first, second = np.triu_indices(len(values), 1)
-    mean = values[first] - values[second]
+    scale = np.maximum(np.abs(values[first]), np.abs(values[second]))
+    mean = _unless_rounding(values[first] - values[second], scale)
     low = high = np.full(len(first), np.nan)
     if n_groups >= 2:
         draws = _set_draws(statistic, index, n_groups, resamples, seed)
         deviations = draws[:, first] - draws[:, second] - mean
         error = deviations.std(axis=0) * np.sqrt(n_groups / (n_groups - 1))
+        error = _unless_rounding(error, scale)
         moving = error > 0
         largest = np.abs(deviations[:, moving] / error[moving]).max(axis=1, initial=0.0)
         # The same tail of Student's distribution: the error is itself estimated from few groups.

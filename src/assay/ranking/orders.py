@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from assay.ranking.intervals import Differences, Statistic
-from assay.ranking.resampling import Floats, group_sums, resample_counts
+from assay.ranking.resampling import Floats, group_sums, levels, resample_counts
 
 # With fewer groups than this no interval is trusted to tell two methods apart.
 FEWEST_GROUPS = 10
@@ -104,7 +104,7 @@ def tied_ranks(differences: Differences, *, higher_is_better: bool) -> Ranks:
 
 
 def positions(means: ArrayLike, *, higher_is_better: bool) -> Floats:
-    """Place methods by mean score along the last axis, average places for exact ties.
+    """Place methods by mean score along the last axis, average places for ties up to rounding.
 
     Args:
         means: Mean scores [..., m].
@@ -118,10 +118,7 @@ def positions(means: ArrayLike, *, higher_is_better: bool) -> Floats:
     here = ~np.isnan(scores).reshape(-1, scores.shape[-1]).any(axis=0)
     placed = np.full(scores.shape, np.nan)
     present = scores[..., here]
-    # Twelve digits: equal columns summed in another order must stay exact ties.
-    digits = np.abs(present).max(axis=-1, keepdims=True) * 1e-12
-    steps = np.round(present / np.where(digits > 0, digits, 1.0))
-    ranks = stats.rankdata(-steps if higher_is_better else steps, axis=-1)
+    ranks = stats.rankdata(levels(-present if higher_is_better else present), axis=-1)
     stretch = (scores.shape[-1] - 1) / max(1, here.sum() - 1)
     placed[..., here] = 1 + (ranks - 1) * stretch if here.sum() > 1 else (scores.shape[-1] + 1) / 2
     return placed

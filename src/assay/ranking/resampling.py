@@ -9,10 +9,28 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
+# Differences below this share of the data's magnitude are rounding: networks and maps are computed
+# in single precision.
+ROUNDING = 1e-6
 # A resample whose sum of squares falls below this share of the data's has lost its variance.
 FLAT = 1e-10
 # Elements of the largest temporary array.
 BLOCK = 1 << 21
+
+
+def levels(values: Floats) -> Floats:
+    """Number values [..., m] upwards along the last axis; those equal but for rounding tie.
+
+    NaN stays NaN.
+    """
+    order = np.argsort(values, axis=-1)
+    steps = np.diff(np.take_along_axis(values, order, -1), axis=-1, prepend=-np.inf)
+    magnitude = np.nan_to_num(np.abs(values)).max(axis=-1, keepdims=True)
+    apart = steps > ROUNDING * magnitude
+    numbers = np.empty_like(values)
+    np.put_along_axis(numbers, order, np.cumsum(apart, axis=-1, dtype=np.float64), -1)
+    numbers[np.isnan(values)] = np.nan
+    return numbers
 
 
 def group_sums(values: Floats, groups: ArrayLike | None) -> tuple[Floats, Floats]:

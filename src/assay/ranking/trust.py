@@ -13,13 +13,12 @@ import pyarrow as pa
 from assay.errors import InputError
 from assay.ranking.blocks import Block, Entry, model_of, read_blocks
 from assay.ranking.orders import FEWEST_GROUPS
-from assay.ranking.resampling import Floats, resample_counts
+from assay.ranking.resampling import Floats, levels, resample_counts
 from assay.ranking.sets import Key, Outcome
 from assay.reduce import spearman
 from assay.store import SHOWN_ONLY
 
 FEWEST_METHODS = 3  # of fewer no order says anything
-ALIKE = 10  # digits in which scores that are equal agree
 
 
 def trust(
@@ -121,10 +120,7 @@ def _scores(
     block: Block, entries: Sequence[Entry], samples: Sequence[str], weights: Floats
 ) -> Floats:  # [b, m]
     found = block.statistic(entries, samples)(weights)
-    # Maps that are scored alike differ in the last bits of their sums: a tie, not an order.
-    size = np.abs(found).max(1, keepdims=True)
-    found = np.round(found / np.where(size > 0, size, 1.0), ALIKE)
-    return found if block.higher_is_better else -found
+    return levels(found if block.higher_is_better else -found)  # only their order is compared
 
 
 def _weights(groups: Sequence[str], resamples: int, seed: int, columns: int) -> Any:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.progress import bar
 from assay.ranking.resampling import Floats
 from assay.studies import value
 from assay.studies.claims import (
@@ -261,7 +262,7 @@ def synthetic_soundness(claim: Claim, study: Study) -> list[Row]:
 
     rows = []
     for variant, setting in GAUSSIAN.items():
-        trials = [gaussian.trial(variant, study.seed + i) for i in range(study.trials)]
+        trials = _trials(claim, study, variant)
         found = {m: [t.sound_at(m, LEVEL) for t in trials] for m in gaussian.MAPS}
         exact = {m: replicates(f"{m} - 1", [q - 1 for q in found[m]]) for m in gaussian.MAPS[:2]}
         effects = [replace(effect, direction="within") for effect in exact.values()]
@@ -271,13 +272,25 @@ def synthetic_soundness(claim: Claim, study: Study) -> list[Row]:
     return rows
 
 
+def _trials(claim: Claim, study: Study, variant: Any) -> list[Any]:
+    """As many draws of the Gaussian data as the study wants."""
+    from assay.studies import gaussian
+
+    with bar(f"{claim.id} {variant}", study.trials) as done:
+        found = []
+        for seed in range(study.seed, study.seed + study.trials):
+            found.append(gaussian.trial(variant, seed))
+            done(1)
+    return found
+
+
 def synthetic_completeness(claim: Claim, study: Study) -> list[Row]:
     """8: where the truth is known, completeness tells what was removed."""
     from assay.studies import gaussian
 
     rows = []
     for variant, setting in GAUSSIAN.items():
-        trials = [gaussian.trial(variant, study.seed + i) for i in range(study.trials)]
+        trials = _trials(claim, study, variant)
         fall = {m: np.array([t.completeness[m].mean() for t in trials]) for m in gaussian.MAPS}
         effects = [
             replicates("introduce - truth", (fall["introduce"] - fall["truth"]).tolist()),
