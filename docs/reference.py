@@ -57,8 +57,12 @@ TEXTS = {
     "Python a tensor may stand there too.",
     "units": "What is removed at once. `units: slic`, or `units: {grid: {side: 7}}`.",
     "environment": "Data, a network and what is truly relevant, made together. "
-    "`assay.environment(name)` has `.net`, `.batch(n)`, `.dataset` and a `.card`; in a suite it "
-    "stands under `environments:`.",
+    "`assay.environment(name)` has `.model` and `.dataset`, for `assay.benchmark(env.model, "
+    "env.dataset)`, `.batch(n)`, the bare network `.net` and a `.card`; in a suite it stands under "
+    "`environments:`. The truth belongs to `.model`: that of `multi_color_sum` explains the "
+    "contrast of its logits, which `.net` alone does not give; `benchmark(env.net, env.dataset)` "
+    "holds maps of one output against the truth of another. See "
+    "[your own environment](../how_to/own_environment.md).",
     "dataset": "Samples by name, under `datasets:` of a suite or as `--data`. See "
     "[your own data](../how_to/own_data.md).",
     "model": "Networks by name, under `models:` of a suite or as `--model`. See "
@@ -236,8 +240,8 @@ def _shown(value: Any) -> str:
 
 
 def _split(docstring: str) -> tuple[list[str], dict[str, str]]:
-    """The paragraphs of a docstring, and what its `Args` say of each parameter."""
-    prose, _, rest = docstring.partition("\n\nArgs:\n")
+    """The paragraphs of a docstring, and what its `Args` or `Attributes` say of each."""
+    prose, _, rest = docstring.replace("\n\nAttributes:\n", "\n\nArgs:\n").partition("\n\nArgs:\n")
     arguments = re.split(r"\n\n(?:Returns|Raises):\n", rest)[0]
     found = re.findall(r"^ {4}(\*{0,2}\w+): (.*?)(?=^ {4}\S|\Z)", arguments, flags=re.S | re.M)
     explained = {name: " ".join(text.split()) for name, text in found}

@@ -1,6 +1,7 @@
 """`assay new`: what it writes runs as it stands."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ def test_the_written_test_passes_as_it_stands(call, tmp_path, kind):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["method", "protocol"])
+@pytest.mark.parametrize("kind", ["method", "protocol", "environment"])
 def test_doctor_finds_nothing_wrong_with_it(call, tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     call("new", kind, "mine")
@@ -53,6 +54,19 @@ def test_the_suggested_run_works(call, tmp_path, monkeypatch):
     )  # fmt: skip
     assert code == 0, output + errors
     assert "my_method" in output
+
+
+def test_what_is_said_next_of_an_environment_runs(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, output, _ = call("new", "environment", "my_world")
+    words = shlex.split(output.strip().splitlines()[-1])
+    assert words[0] == "python"
+    source = str(Path(assay.__file__).parents[1])
+    found = subprocess.run(
+        [sys.executable, *words[1:]], check=True, cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    )  # fmt: skip
+    assert "input_x_gradient" in found.stdout
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.api import benchmark, dry_run, explain, score
-    from assay.environments.environment import environment
+    from assay.environments.environment import Environment, environment
     from assay.errors import InputError, NotApplicable, PrerequisiteError
     from assay.models.wrap import model
     from assay.registry import method, protocol
@@ -25,7 +25,7 @@ os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 _PUBLIC = {
     **dict.fromkeys(("benchmark", "dry_run", "explain", "score"), "assay.api"),
     **dict.fromkeys(("InputError", "NotApplicable", "PrerequisiteError"), "assay.errors"),
-    "environment": "assay.environments.environment",
+    **dict.fromkeys(("Environment", "environment"), "assay.environments.environment"),
     "model": "assay.models.wrap",
     **dict.fromkeys(("method", "protocol"), "assay.registry"),
     **dict.fromkeys(("Results", "load"), "assay.results"),
@@ -41,6 +41,7 @@ __all__ = [
     "Batch",
     "Case",
     "Dataset",
+    "Environment",
     "InputError",
     "Model",
     "NotApplicable",

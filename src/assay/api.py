@@ -251,6 +251,7 @@ def _spec(
     else:
         embeds = any(isinstance(part, nn.Embedding) for part in model.net.modules())
         dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
+    _warn_of_another_output(model, dataset)
     model = replace(model, modality=dataset.modality)
     return make_suite(
         {
@@ -267,6 +268,22 @@ def _spec(
             "limit": limit,
         }
     )
+
+
+def _warn_of_another_output(model: Model, dataset: Dataset) -> None:
+    """An environment's truth is of what its model gives, not of what its bare network does."""
+    whose = dataset.truth_of
+    if whose is None or "truth" not in dataset.has or model.net is not whose.net:
+        return
+    read = [(one.output, "regression" in one.has) for one in (model, whose)]
+    if read[0] != read[1]:
+        warnings.warn(
+            f"The truth of `{dataset.name}` is that of its environment's model; `{model.name}` is "
+            f"the same network, read otherwise: another output, whose truth it is not. Give "
+            f"`env.model, env.dataset`.",
+            RuntimeWarning,
+            stacklevel=5,
+        )
 
 
 def _model(net: nn.Module | Model | str) -> Model:

@@ -374,7 +374,7 @@ def doctor(
 
 @app.command()
 def new(
-    kind: Annotated[str, typer.Argument(help="method, protocol or model.")],
+    kind: Annotated[str, typer.Argument(help="method, protocol, model or environment.")],
     name: Annotated[str, typer.Argument(help="The name of the file, function and plug-in.")],
     out: Annotated[Path, typer.Option("--out", help="The folder.")] = Path(),
 ) -> None:

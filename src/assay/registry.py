@@ -353,6 +353,11 @@ def _entry_points(kind: str) -> dict[str, Any]:
 def get(kind: str, name: str) -> Any:
     """The plug-in of that kind and name: built in, registered, an entry point, or at an address."""
     _load_builtin(kind)
+    if not isinstance(name, str):
+        raise InputError(
+            f"Expected the name or address of the {kind}, got {name!r}. Available: "
+            f"{', '.join(names(kind))}; or `./file.py:object`."
+        )
     if is_address(name):
         return _at_address(kind, name)
     if name not in _REGISTERED[kind] and name in _entry_points(kind):

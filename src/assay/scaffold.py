@@ -12,6 +12,9 @@ NEXT = {
     "method": "assay run --methods {file}:{name},random --model MODEL --data DATA",
     "protocol": "assay run --protocols {file}:{name} --model MODEL --data DATA",
     "model": "assay run --model {file}:{name} --data DATA --size 32 --mean .5 --std .5",
+    "environment": "python -c \"import assay; env = assay.environment('{file}:{name}'); "
+    "print(assay.benchmark(env.model, env.dataset, ['saliency', 'input_x_gradient', 'random'], "
+    "['truth_f1']).leaderboard())\"",
 }
 
 
@@ -19,7 +22,7 @@ def write_plugin(kind: str, name: str, folder: Path) -> tuple[Path, Path]:
     """Write `NAME.py` and `test_NAME.py`; the test passes as it stands.
 
     Args:
-        kind: `method`, `protocol` or `model`.
+        kind: `method`, `protocol`, `model` or `environment`.
         name: A Python identifier: the name of the file, the function and the plug-in.
         folder: Where they go; made if it is not there.
 

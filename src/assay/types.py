@@ -196,6 +196,7 @@ class Dataset:
     numbering: str = "given"  # of the classes: given | declared (by the data) | sorted (names)
     note: str = ""  # what a reader should know of how it was read
     parts: Parts | None = field(default=None, repr=False)  # where images are painted of them
+    truth_of: Model | None = field(default=None, repr=False, compare=False)  # of an environment
 
     def __post_init__(self) -> None:
         """Refuse what no run could use."""

@@ -135,7 +135,7 @@ def test_partial_plants_decide_whether_the_truth_is_an_upper_bound(needs, suffic
 def test_without_proof_it_is_said_what_was_found_and_expected(wrong):
     numbers = {"planted": 0.99, "removed": 0.1, "changed": 0.91, "alone": 0.97, "moved": 0.98}
     numbers.update(wrong)
-    proof = Proof(images=500, chance=0.1, parts={}, **numbers)
+    proof = Proof(images=500, distinct=500, chance=0.1, parts={}, **numbers)
     with pytest.raises(PrerequisiteError) as refusal:
         proof.require("number_watermark")
     said = str(refusal.value)
@@ -144,6 +144,18 @@ def test_without_proof_it_is_said_what_was_found_and_expected(wrong):
     assert f"at least {RIGHT:.0%}" in said
     assert "at least 80%" in said
     assert "`epochs`" in said
+    assert "Of 500 held-out images, it names" in said
+    assert "distinct" not in said
+
+
+def test_the_proof_says_how_many_images_are_distinct():
+    images = natural(2, 32)[0].repeat(100, 1, 1, 1)
+    plant = plants.patch(32, 9)
+    proof = prove(reads(plant), plant, images, images.mean((0, 2, 3))[:, None, None], 0)
+    assert (proof.images, proof.distinct) == (200, 2)
+    assert proof.said_images == "200 held-out images, of which 2 are distinct"
+    with pytest.raises(Unproved, match="Of 500 held-out images, of which 2 are distinct, it names"):
+        small("yellow_patch", net=frozen, base=natural(4))
 
 
 @pytest.mark.parametrize("always", [0, 1])
@@ -231,6 +243,9 @@ def test_a_network_of_another_size_is_refused():
         small("yellow_patch", net=lambda classes: nn.Sequential(nn.Flatten(), nn.Linear(768, 5)))
     with pytest.raises(InputError, match="Expected `net` to be"):
         small("yellow_patch", net=3)
+    wrong = nn.Sequential(nn.Flatten(), nn.Linear(100, 2))
+    with pytest.raises(InputError, match=r"`net` to take images \[batch, 3, 16, 16\].*`size`"):
+        small("yellow_patch", net=wrong)
 
 
 # --- environments ---------------------------------------------------------------------------------
@@ -351,6 +366,7 @@ def test_images_are_held_out_and_samples_of_one_image_belong_together(tmp_path):
         assert torch.allclose(row, X[int(group)], atol=1e-6)
     assert len(held) < len(X)
     assert "nothing but the plant" not in env.card["note"]
+    assert "about 500 held-out images, of which 20 are distinct" in env.card["note"]
 
 
 @pytest.mark.parametrize("name", ["yellow_patch", "stripe_watermark"])
@@ -384,6 +400,8 @@ def test_what_cannot_be_planted_on_is_refused(base, message):
     [
         ("yellow_patch", {"patch": 16}, "`patch` to be below `size`"),
         ("number_watermark", {"patch": 8}, "`patch` to be at least 9"),
+        ("number_watermark", {"size": 8}, "`size` of `number_watermark` to be at least 10"),
+        ("number_watermark", {"size": 9}, "`size` of `number_watermark` to be at least 10"),
         ("number_watermark", {"classes": 101}, "at most 100"),
         ("stripe_watermark", {"classes": 129}, "at most 128"),
         ("stripe_watermark", {"patch": 9}, "patch"),

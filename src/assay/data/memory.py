@@ -44,6 +44,11 @@ def as_dataset(
         got = type(data).__name__
         if isinstance(data, tuple | list):
             got += f" of {len(data)}"
+        if isinstance(getattr(data, "dataset", None), Dataset):  # an environment, which comes later
+            raise InputError(
+                f"Expected the samples of {data!r}, got the environment itself. Give "
+                f"`env.model, env.dataset`."
+            )
         raise InputError(
             f"Expected `{name}` to be (X, y), (X, y, truth), a torch dataset or a "
             f"`assay.types.Dataset`, got {got}. Without labels, give (X, None)."

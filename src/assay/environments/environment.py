@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from assay import registry
+from assay.data.memory import as_dataset
 from assay.errors import InputError
 from assay.types import Batch, Dataset, Model
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Environment:
     """A network with samples whose truth is known, because both were made for each other.
 
@@ -29,10 +30,15 @@ class Environment:
 
     name: str
     model: Model
-    draw: Callable[[int, int], Dataset] = field(repr=False)
+    draw: Callable[[int, int], Dataset]
     samples: int = 100
-    card: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    read: Callable[[Tensor], tuple[Tensor, Tensor]] | None = field(default=None, repr=False)
+    card: Mapping[str, Any] = field(default_factory=dict)
+    read: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
+
+    def __repr__(self) -> str:
+        """What it is called, how many samples it has, and its network."""
+        title = self.model.card.get("title") or type(self.net).__name__
+        return f"Environment({self.name}: {self.samples} samples, {title})"
 
     @property
     def net(self) -> nn.Module:
@@ -42,7 +48,7 @@ class Environment:
     @functools.cached_property
     def dataset(self) -> Dataset:
         """The samples a run takes."""
-        return replace(self.draw(self.samples, 0), name=self.name)
+        return replace(self._drawn(self.samples, 0), name=self.name)
 
     def batch(self, n: int, seed: int = 0) -> Batch:
         """`n` samples with targets and truth, others for another seed."""
@@ -50,11 +56,58 @@ class Environment:
             raise InputError(f"Expected `n` to be a whole number of at least 1, got {n}.")
         if not isinstance(seed, int) or seed < 0:
             raise InputError(f"Expected `seed` to be a whole number of at least 0, got {seed}.")
-        drawn = self.draw(n, seed)
+        drawn = self._drawn(n, seed)
         batch = drawn.batch(drawn.ids, self.model.prepare, seed=seed, pixels=self.model.pixels)
         # A network with one output explains that one.
         targets = batch.targets if batch.labels is not None else torch.zeros(n, dtype=torch.long)
         return replace(batch, targets=targets)
+
+    def _drawn(self, n: int, seed: int) -> Dataset:
+        found = self.draw(n, seed)
+        if not isinstance(found, Dataset):
+            raise InputError(
+                f"Expected `draw` of environment `{self.name}` to give a `Dataset`, got "
+                f"{type(found).__name__}. Make one of tensors with "
+                f"`assay.environments.environment.samples_of`."
+            )
+        return replace(found, truth_of=self.model)
+
+
+def samples_of(
+    seed: int,
+    inputs: Tensor,
+    labels: Tensor | None,
+    truth: Tensor,
+    baseline: Tensor | None = None,
+) -> Dataset:
+    """What was drawn from a seed as a dataset: ids tell seeds apart, its hash is of its content.
+
+    Args:
+        seed: What the samples were drawn from.
+        inputs: `[n, ...]`, as the network takes them.
+        labels: `[n]`, the class of each; None where the network has no classes.
+        truth: `[n, *map_shape]`, what is relevant, with its sign.
+        baseline: `[n, ...]`, what "nothing" is in each sample, where that is known.
+
+    Raises:
+        InputError: The tensors do not belong together.
+    """
+    if baseline is not None and baseline.shape != inputs.shape:
+        raise InputError(
+            f"Expected `baseline` to have the shape of the inputs, {tuple(inputs.shape)}, got "
+            f"{tuple(baseline.shape)}."
+        )
+    data = as_dataset((inputs, labels, truth), "samples")
+    ids = tuple(f"{seed}-{i}" for i in range(len(inputs)))
+    row_of = dict(zip(ids, data.ids, strict=True))
+    nothing = {} if baseline is None else dict(zip(ids, baseline, strict=True))
+    return replace(
+        data,
+        ids=ids,
+        fetch=lambda name: replace(data.fetch(row_of[name]), baseline=nothing.get(name)),
+        labels={name: data.labels[row] for name, row in row_of.items()} if data.labels else {},
+        fingerprint=registry.identity([data.fingerprint, seed, list(nothing.values())]),
+    )
 
 
 def environment(name: str, *, label: str | None = None, **options: Any) -> Environment:
@@ -62,8 +115,9 @@ def environment(name: str, *, label: str | None = None, **options: Any) -> Envir
 
     `label` is what it is called in tables.
 
-    `.net` is its network, `.batch(n, seed=0)` gives samples with targets and signed truth,
-    `.dataset` is what `assay.benchmark(env.model, env.dataset)` takes.
+    `.batch(n, seed=0)` gives samples with targets and signed truth; `.model` and `.dataset` are
+    what `assay.benchmark(env.model, env.dataset)` takes. The truth is that of `.model`; `.net`, its
+    bare network, may give another output.
 
     Raises:
         InputError: There is no such environment, or an option is not what was expected.
@@ -75,7 +129,17 @@ def build(name: str, options: Mapping[str, Any], label: str | None = None) -> En
     """An environment as a suite writes it, called by its label."""
     plugin = registry.get("environment", name)
     configured = plugin.configure(options)
-    made: Environment = plugin.function(**configured)
+    made = plugin.function(**configured)
+    if not isinstance(made, Environment):
+        raise InputError(
+            f"Expected environment `{name}` to give an `assay.Environment`, got "
+            f"{type(made).__name__}. `assay new environment NAME` writes one to begin with."
+        )
+    if not isinstance(made.model, Model):
+        raise InputError(
+            f"Expected the `model` of environment `{name}` to be an `assay.Model`, got "
+            f"{type(made.model).__name__}. Make one with `assay.model(net)`."
+        )
     # Where a network is trained and its weights are kept says nothing of what is measured.
     shown = {o: _shown(v) for o, v in configured.items() if o not in ("cache", "device")}
     called = label or registry.label(plugin.name, shown, plugin.defaults)

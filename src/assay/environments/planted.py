@@ -16,10 +16,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from assay import registry
-from assay.data.memory import as_dataset
 from assay.environments import plants
 from assay.environments.bases import Base, read_base
-from assay.environments.environment import Environment
+from assay.environments.environment import Environment, samples_of
 from assay.environments.plants import Plant, show
 from assay.environments.proof import Proof, prove
 from assay.errors import InputError
@@ -116,7 +115,13 @@ def number_watermark(
     Beside the paper: it does not say where the number stands; the digits are drawn here; the images
     are any dataset's; the proof of use is added.
     """
-    smallest = max(9, round(plants.SHARE * size))  # two digits in a frame
+    if size <= plants.TWO_DIGITS:
+        raise InputError(
+            f"Expected `size` of `number_watermark` to be at least {plants.TWO_DIGITS + 1}: two "
+            f"digits in a frame take {plants.TWO_DIGITS} pixels, which must fit at more than one "
+            f"place; got {size}."
+        )
+    smallest = max(plants.TWO_DIGITS, round(plants.SHARE * size))
     plant = plants.number(size, plants.square_side(size, patch or smallest), classes)
     return _planted(
         "number_watermark", plant, [f"{label:02d}" for label in range(classes)],
@@ -201,6 +206,8 @@ def _say(proof: Proof, base: Base) -> str:
             ". On a blank canvas there is nothing but the plant: that the network uses nothing "
             "else is so by design, not found"
         )
+    elif proof.distinct < proof.images:
+        said += f". The proof asked about {proof.said_images}"
     return said
 
 
@@ -229,8 +236,16 @@ def _network(told: Setting, plant: Plant) -> Model:
         model.net.to(usable_device(told.device))
     pixels = _pixels(model)
     model = replace(model, pixels=pixels, prepare=model.prepare or Preprocess(plant.size, pixels))
-    with model.evaluating(), torch.no_grad():
-        outputs = model.logits(torch.zeros(2, 3, plant.size, plant.size, device=model.device))
+    blank = torch.zeros(2, 3, plant.size, plant.size, device=model.device)
+    try:
+        with model.evaluating(), torch.no_grad():
+            outputs = model.logits(blank)
+    except RuntimeError as error:
+        raise InputError(
+            f"Expected `net` to take images [batch, 3, {plant.size}, {plant.size}], got an error "
+            f"of `{type(model.net).__name__}`: {error}. Give a network for this size, or another "
+            f"`size`."
+        ) from error
     if outputs.shape[1] != plant.classes:
         raise InputError(
             f"Expected `net` to tell {plant.classes} classes apart, got {outputs.shape[1]} logits. "
@@ -325,10 +340,8 @@ def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Pr
     places = plant.grid_places(n, torch.Generator().manual_seed(seed))
     colours, region = plant.paint(labels, places)
     clean = base.held_out[rows]
-    planted = as_dataset((_normalised(pixels, show(clean, colours, region)), labels, region))
-    ids = tuple(f"{seed}-{i}" for i in range(n))
-    row_of = dict(zip(ids, planted.ids, strict=True))
-    baselines = dict(zip(ids, _normalised(pixels, clean), strict=True))
+    shown = _normalised(pixels, show(clean, colours, region))
+    planted = samples_of(seed, shown, labels, region, _normalised(pixels, clean))
     if len(base.ids) > 1:
         groups = [base.ids[row] for row in rows]
     else:  # one canvas: the same label at the same place is the same image
@@ -336,12 +349,8 @@ def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Pr
         groups = [f"{label} at {place[0]}, {place[1]}" for label, place in spots]
     return replace(
         planted,
-        ids=ids,
-        fetch=lambda name: replace(planted.fetch(row_of[name]), baseline=baselines[name]),
-        labels=dict(zip(ids, labels.tolist(), strict=True)),
-        fingerprint=registry.identity([planted.fingerprint, seed, list(baselines.values())]),
         has=planted.has | ({UPPER_BOUND} if proof.sufficient else set()),
-        groups=dict(zip(ids, groups, strict=True)),
+        groups=dict(zip(planted.ids, groups, strict=True)),
         note=_say(proof, base),
     )
 

@@ -14,6 +14,7 @@ ACROSS = 50  # places along a side where samples are evaluated, as M4 has them
 SHARE = 60 / 224  # of the square, as a share of the image's side, in M4 and SoCo
 BANDS = 7
 YELLOW = (1.0, 1.0, 0.0)
+TWO_DIGITS = 9  # pixels a side of the smallest square that holds two of them in a frame
 
 # Ten digits of 3 x 5 pixels, row by row.
 GLYPHS = (
@@ -170,7 +171,9 @@ def _tiles(side: int, classes: int) -> Tensor:  # [classes, side, side]
         raise InputError(f"Expected `classes` to be at most 100, two digits, got {classes}.")
     scale = (side - 2) // 7
     if scale < 1:
-        raise InputError(f"Expected `patch` to be at least 9, two digits in a frame, got {side}.")
+        raise InputError(
+            f"Expected `patch` to be at least {TWO_DIGITS}, two digits in a frame, got {side}."
+        )
     glyphs = torch.tensor([[[c == "#" for c in row] for row in g.split()] for g in GLYPHS])
     tiles = torch.zeros(classes, side, side)
     top, left = (side - 5 * scale) // 2, (side - 7 * scale) // 2

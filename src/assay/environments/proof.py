@@ -1,5 +1,6 @@
 """Proof of use: a network that was trained on a plant must need it, and need nothing else."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,6 +22,7 @@ class Proof:
 
     Attributes:
         images: How many were planted, the same for each number.
+        distinct: How many of them are different before anything is planted.
         chance: One over the number of labels.
         planted: Accuracy on held-out images with the plant.
         removed: On the same images without it. It says nothing of use: whoever does not see the
@@ -33,6 +35,7 @@ class Proof:
     """
 
     images: int
+    distinct: int
     chance: float
     planted: float
     removed: float
@@ -46,6 +49,14 @@ class Proof:
         """Whether the plant is needed and suffices."""
         with_it = min(self.planted, self.alone, self.moved) >= RIGHT
         return with_it and self.changed >= self.least_changed
+
+    @property
+    def said_images(self) -> str:
+        """How many images there were, and how many different ones where they are fewer."""
+        said = f"{self.images} held-out images"
+        if self.distinct == self.images:
+            return said
+        return f"{said}, of which {self.distinct} {'is' if self.distinct == 1 else 'are'} distinct"
 
     @property
     def least_changed(self) -> float:
@@ -69,7 +80,7 @@ class Proof:
         raise Unproved(
             self,
             f"`{name}` cannot score: there is no proof that its network uses the plant and nothing "
-            f"else. Of {self.images} held-out images it names {self.planted:.1%} right with the "
+            f"else. Of {self.said_images}, it names {self.planted:.1%} right with the "
             f"plant, {self.alone:.1%} with the plant on a blank canvas, {self.moved:.1%} with it "
             f"on other images (expected at least {RIGHT:.0%} each), and {self.removed:.1%} "
             f"without it (chance is {self.chance:.0%}). Of its right answers where the plant shows "
@@ -123,6 +134,7 @@ def prove(
     known = before & region.flatten(1).any(1)  # where nothing shows, nothing is taken away
     return Proof(
         images=n,
+        distinct=len({hashlib.sha256(image.numpy().tobytes()).digest() for image in images.cpu()}),
         chance=1 / plant.classes,
         planted=float(before.double().mean()),
         removed=float(after.double().mean()),

@@ -130,6 +130,8 @@ def _embedded(net: nn.Module, tokens: Tokens) -> Tokens:
 def _got(net: Any) -> str:
     if inspect.isclass(net) and issubclass(net, nn.Module):
         return f"got the class `{net.__name__}` itself. Give an instance, with its weights"
+    if isinstance(getattr(net, "model", None), Model):  # an environment, which comes later
+        return f"got {net!r}. Give its model and its samples, `env.model, env.dataset`"
     hint = ". Wrap it in a module" if callable(net) else ""
     return f"got {type(net).__name__}{hint}"
 
