@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 # Each layer may import its own and the earlier ones.
 ORDER = [
     {"errors"},
-    {"imports", "identity", "needs", "builtin", "progress"},
+    {"imports", "identity", "needs", "builtin", "progress", "wanted"},
     {"registry"},
     {"spec", "reduce", "store"},
     {"own", "scaffold"},
@@ -49,6 +49,7 @@ TORCH_FREE = {
     "errors",
     "identity",
     "needs",
+    "wanted",
     "builtin",
     "imports",
     "registry",

@@ -245,6 +245,26 @@ def test_trust_tells_how_far_protocols_agree_with_the_truth(call, true_run):
     assert "order of 3 methods against that by truth_f1" in " ".join(output.split())
     for row in rows:
         assert f"{row['correlation']:.2f}" in output
+    assert "So few methods (3) tell little, however narrow an interval" in " ".join(output.split())
+
+
+def test_a_run_without_an_order_is_named_with_the_reason(call, true_run, tmp_path):
+    two = {**TRUE, "methods": ["saliency", "gradcam", "random"]}
+    run(make_suite(two), tmp_path / "two", progress=False)
+    reason = "Expected at least 3 methods beside the controls that the truth and another protocol"
+    code, output, errors = call("trust", str(true_run), str(tmp_path / "two"))
+    assert code == 0
+    assert f"Left out `{tmp_path / 'two'}`. {reason}" in " ".join(errors.split())
+    assert "order of 3 methods" in " ".join(output.split())
+    code, output, errors = call("trust", str(tmp_path / "two"), "--json")
+    assert (code, json.loads(output)) == (0, [])
+    assert reason in " ".join(errors.split())
+    code, _, errors = call("trust", str(tmp_path / "two"))
+    assert code == 2
+    assert reason in " ".join(errors.split())
+    with pytest.warns(RuntimeWarning, match=reason) as warned:
+        assert assay.load(tmp_path / "two").trust() == []
+    assert warned[0].filename == __file__
 
 
 def test_a_run_ends_with_the_order_by_the_truth(call, true_run):
@@ -280,6 +300,8 @@ def test_environments_are_listed(call):
     (row,) = [row for row in rows if row["name"] == "multi_color_sum"]
     assert (row["family"], row["cite"]) == ("designed", "zhang2023attributionlab")
     assert row["options"]["size"] == 224
+    output = " ".join(call("list", "environments", "multi_color_sum")[1].split())
+    assert "background=[20, 20, 20] (three whole numbers from 0 to 255, (R, G, B))" in output
 
 
 def test_who_does_not_apply_is_named_and_nobody_else(call, tmp_path):

@@ -11,6 +11,7 @@ from PIL import Image
 import assay
 from assay import registry
 from assay.manifest import hardly_above_chance
+from assay.own import dataset_item
 from assay.plan import resolve
 from assay.spec import choose_one, make_suite
 
@@ -345,3 +346,15 @@ def test_what_cannot_be_explained_is_said(call, arguments, message):
     code, output = call("explain", *arguments)
     assert code == 2
     assert message in output
+
+
+def test_data_that_is_neither_a_name_nor_a_path(home):
+    said = r"Unknown dataset `nodir`\. .*\. There is no folder or file `nodir` either\."
+    with pytest.raises(assay.InputError, match=said):
+        dataset_item("nodir")
+    with pytest.raises(assay.InputError, match=said):
+        assay.benchmark(torch.nn.Linear(2, 2), "nodir")
+    (home / "archive.zip").write_bytes(b"")
+    with pytest.raises(assay.InputError, match=r"Unknown dataset `archive\.zip`") as error:
+        dataset_item("archive.zip")
+    assert "There is no" not in str(error.value)

@@ -52,6 +52,9 @@ def hardly_signed(model, batch):
 
 def signless(model, batch):
     return batch.truth.clamp(min=0)
+
+def nothing(model, batch):
+    batch.truth.clone()
 """
 
 
@@ -148,9 +151,27 @@ def test_the_text_ends_with_what_it_does_not_say(tmp_path, own, monkeypatch):
     assert found.stdout.rstrip().split("\n")[-1] == f"not {last}"
     assert "exact: not refuted on 7 environments" in found.stdout
     found = CliRunner().invoke(app, ["check", own("empty"), "--samples", "2", "--sizes", "32"])
-    assert "empty: REFUTED on 7 of 7 environments" in found.stdout
+    first, reason, *_ = found.stdout.splitlines()
+    rows = "in 7 of 7 comparisons with their truth (overall, positive smooth)"
+    assert first == f"empty: REFUTED on 7 of 7 environments, {rows}"
+    assert "): in 7; lowest: F1 0.00" in reason
     assert found.stdout.rstrip().split("\n")[-1] == last
     assert (tmp_path / "assay-check" / "empty.png").is_file()
+
+
+def test_methods_may_be_separated_by_commas(tmp_path, own):
+    few = ["--samples", "2", "--sizes", "32", "--json"]
+    found = CliRunner().invoke(app, ["check", f"{own('exact')},{own('empty')}", *few])
+    assert found.exit_code == 0, found.output
+    assert {row["method"] for row in json.loads(found.stdout)} == {"exact", "empty"}
+
+
+def test_a_method_that_returns_nothing_is_told_so(tmp_path, own, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["check", own("nothing"), "--samples", "2", "--sizes", "32"])
+    assert found.exit_code == 3
+    said = "Expected maps of `nothing` as a tensor or array, got None. Does the function return"
+    assert said in found.stdout
 
 
 @pytest.mark.parametrize("name", ["crash", "sometimes_nan"])

@@ -44,6 +44,31 @@ def test_options_are_checked_against_the_signature(plugin):
     assert plugin.summary == "What it does."
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value", "said"),
+    [
+        (tuple[int, int], [1], "a list of 2, each a whole number"),
+        (tuple[int, str], [1], "a list of 2: a whole number, a word"),
+        (tuple[int, ...], [1, "a"], "a list, each a whole number"),
+        (tuple[Literal["a", "b"], ...], ["c"], "a list, each a or b"),
+        (int | tuple[float, ...], "x", "a whole number or a list, each a number"),
+        (Annotated[float, Field(gt=0, lt=1)], float("nan"), "a number above 0 and below 1"),
+        (Annotated[int | str, Field(description="a colour")], None, "a colour"),
+        (Annotated[int, Field(ge=1)], 0, "greater than or equal to 1"),
+        (torch.Tensor, 3, "an instance of Tensor"),
+    ],
+    ids=str,
+)
+def test_what_was_expected_is_said_in_words(annotation, value, said):
+    def function(case, *, x=None):
+        """What it does."""
+
+    function.__annotations__["x"] = annotation
+    wanted = re.escape(f"Expected option `x` of protocol `thing` to be {said}, got {value!r}.")
+    with pytest.raises(assay.InputError, match=f"^{wanted}$"):
+        registry.Protocol("thing", function).configure({"x": value})
+
+
 @pytest.mark.parametrize("kind", ["method", "protocol", "fill", "units", "dataset", "model"])
 def test_unknown_names_get_a_hint_and_the_list(kind):
     name = registry.names(kind)[0]

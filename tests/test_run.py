@@ -341,7 +341,7 @@ class TestBadInput:
 
     def test_a_map_of_the_wrong_shape_is_refused_with_both_shapes(self):
         maps = torch.rand(4, 7, 7)
-        with pytest.raises(assay.InputError, match=r"\(1, 16, 16\).*got \(1, 7, 7\)"):
+        with pytest.raises(assay.InputError, match=r"\(4, 16, 16\).*got \(4, 7, 7\)"):
             assay.benchmark(make_net(), make_images(4), [{"m": maps}], ["deletion"], **QUIET)
         maps = torch.rand(3, 16, 16)
         with pytest.raises(assay.InputError, match="a map for each of 4 samples, got 3"):

@@ -4,7 +4,6 @@ import functools
 import inspect
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,10 +16,10 @@ from torch import Tensor, nn
 from assay import registry
 from assay.budget import fit
 from assay.data.memory import as_dataset
-from assay.errors import InputError, NotApplicable, unknown
+from assay.errors import InputError, NotApplicable, unknown, warn
 from assay.forecast import Forecast
 from assay.manifest import hardly_above_chance
-from assay.methods import attribute, given, other_maps, reduce_map
+from assay.methods import attribute, given, other_maps, reduce_map, wrong_shape
 from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
 from assay.models.wrap import model as as_model
@@ -111,7 +110,7 @@ def benchmark(
     if results.failures:
         cells = [f"{f['method']} x {f['protocol']}: {f['message']}" for f in results.failures]
         text = f"{len(cells)} cells failed, see `results.failures`. The first is {cells[0]}"
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        warn(text)
     return results
 
 
@@ -123,12 +122,10 @@ def _say_clean(manifest: dict[str, Any], aloud: bool) -> None:
                 right = f"{row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}"
                 print(f"{row['model']} is right on {right}.", file=sys.stderr)
             continue
-        warnings.warn(
+        warn(
             f"`{row['model']}` is right on only {row['accuracy']:.1%} of {row['n']} samples of "
             f"`{row['dataset']}`, hardly above chance: labels or normalisation probably do not "
-            f"fit the model.",
-            RuntimeWarning,
-            stacklevel=5,
+            f"fit the model."
         )
 
 
@@ -277,12 +274,10 @@ def _warn_of_another_output(model: Model, dataset: Dataset) -> None:
         return
     read = [(one.output, "regression" in one.has) for one in (model, whose)]
     if read[0] != read[1]:
-        warnings.warn(
+        warn(
             f"The truth of `{dataset.name}` is that of its environment's model; `{model.name}` is "
             f"the same network, read otherwise: another output, whose truth it is not. Give "
             f"`env.model, env.dataset`.",
-            RuntimeWarning,
-            stacklevel=5,
         )
 
 
@@ -304,7 +299,11 @@ def _fits(choice: Choice, item: Any, dataset: Dataset) -> Choice:
                 f"got {len(maps)}."
             )
         if dataset.modality != "text":  # how long texts are is the model's to say
-            reduce_map(maps[:1], dataset.batch(dataset.ids[:1]), choice.label)
+            first = dataset.batch(dataset.ids[:1])
+            try:
+                reduce_map(maps[:1], first, choice.label)
+            except InputError:
+                raise wrong_shape(maps, first, choice.label, len(maps)) from None
     return choice
 
 

@@ -308,7 +308,7 @@ def claims(
 def check(
     methods: Annotated[
         list[str] | None,
-        typer.Argument(help="Names or ./file.py:function; else a few cheap ones."),
+        typer.Argument(help="Names or ./file.py:function, by blanks or commas; else a few."),
     ] = None,
     gamma: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="The F1 below which a method is refuted.")

@@ -1,6 +1,8 @@
 """What can go wrong, said so that the reader knows the next step."""
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -22,3 +24,11 @@ def unknown(kind: str, name: str, available: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
     return InputError(f"Unknown {kind} `{name}`.{hint} Available: {', '.join(names) or 'none'}.")
+
+
+def warn(text: str) -> None:
+    """Warn at the line of the user's code that led here: this package and torch are passed over."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in ("assay", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, RuntimeWarning, stacklevel=level)

@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.errors import InputError, PrerequisiteError
+from assay.errors import InputError, PrerequisiteError, unknown
+from assay.imports import is_address
+from assay.registry import names
 from assay.spec import Spec, make_suite
 
 METHODS = "saliency,input_x_gradient,integrated_gradients,gradcam,random,constant,centre,edge"
@@ -81,6 +83,9 @@ def dataset_item(data: str, classes: list[str] | None = None) -> Any:
         return {"texts" if texts else ending[1:]: {"path": data}}
     if ":" not in data and ("/" in data or data.startswith((".", "~"))):
         raise PrerequisiteError(f"There is no folder or file `{data}`.")
+    if not is_address(data) and data not in (known := names("dataset")):
+        here = "" if path.exists() else f"There is no folder or file `{data}` either."
+        raise InputError(f"{unknown('dataset', data, known)} {here}".strip())
     return data
 
 

@@ -21,6 +21,7 @@ from assay.identity import label as label
 from assay.identity import pick as pick
 from assay.imports import FILE_MODULE, is_address, load_object
 from assay.needs import check_needs
+from assay.wanted import missed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -140,9 +141,7 @@ class Plugin:
         try:
             return adapter.validate_python(value)
         except ValidationError as error:
-            wanted = "; or ".join(
-                dict.fromkeys(e["msg"].removeprefix("Input should be ") for e in error.errors())
-            )
+            wanted = missed(self.options[name].annotation, value, error)
             raise InputError(
                 f"Expected option `{name}` of {self.kind} `{self.name}` to be {wanted}, "
                 f"got {value!r}."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from assay.errors import InputError, PrerequisiteError, unknown
+from assay.errors import InputError, PrerequisiteError, unknown, warn
 from assay.spec import Spec, parse_suite
 from assay.store import CHECKS, CURVES, SCORES, Array, Store, query, require_run
 
@@ -144,15 +144,20 @@ class Results:
 
         return against(self.scores, control, self.outcomes, self._ranges, **options)
 
-    def trust(self, truth: str | None = None, **options: Any) -> list[dict[str, Any]]:
+    def trust(
+        self, truth: str | None = None, *, quiet: bool = False, **options: Any
+    ) -> list[dict[str, Any]]:
         """How far each protocol's order of the methods agrees with the order by truth.
+
+        Intervals are over the samples only: an order of fewer than six methods tells little.
 
         Args:
             truth: The label of the protocol that knows the truth; else the first of this run that
                 ranks the methods of a dataset.
+            quiet: Whether no warning says why nothing can be compared.
             **options: `level`, `resamples`, `seed`.
         """
-        from assay.ranking.trust import trust
+        from assay.ranking.trust import NO_ORDER, trust
 
         knowing = self.knowing
         if truth is None and not knowing:
@@ -162,7 +167,7 @@ class Results:
             )
         if truth is not None and truth not in knowing:
             raise unknown("protocol that knows the truth", truth, knowing)
-        return trust(
+        rows = trust(
             self.scores,
             truth or knowing,
             [label for label in self.manifest["protocols"] if label not in knowing],
@@ -170,6 +175,9 @@ class Results:
             outcomes=self.outcomes,
             **options,
         )
+        if not rows and not quiet:
+            warn(f"Nothing to compare in `{self.folder}`. {NO_ORDER}")
+        return rows
 
     def maps(
         self, method: str, dataset: str | None = None, model: str | None = None

@@ -123,7 +123,9 @@ class TestDeclared:
 
 
 def test_more_classes_than_outputs():
-    with pytest.raises(assay.InputError, match=r"below 2, .* got 2 \(`emu`\) .* has 3 classes"):
+    with pytest.raises(
+        assay.InputError, match=r"below 2, .* got 2 \(`emu`\) .* labels go from 0 to 2"
+    ):
         check_labels(data("cat", "dog", "emu"), "m", 2)
 
 
@@ -172,3 +174,22 @@ def test_more_folders_than_outputs_stop_before_anything_is_written(val, tmp_path
                 out=tmp_path / "run", progress=False, target=target,
             )  # fmt: skip
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (
+            [1, 2, 3],
+            r"got 3 for sample `0002` .*go from 1 to 3\. Class .* 0: subtract 1\.$",
+        ),
+        ([0, 3, 1], r"got 3 for sample `0001` .*go from 0 to 3\. Class numbers begin at 0\.$"),
+    ],
+    ids=str,
+)
+def test_labels_beyond_the_outputs_say_how_they_count(labels, said):
+    with pytest.raises(assay.InputError, match=said):
+        assay.benchmark(
+            nn.Linear(4, 3), (np.eye(3, 4), np.array(labels)), ["random"], ["single_deletion"],
+            progress=False,
+        )  # fmt: skip

@@ -1,6 +1,7 @@
 """Maps of a file: exactly the scores of the method that made them, known by their content."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -253,6 +254,59 @@ class TestMistakes:
         Image.new("RGB", (40, 40)).save(tmp_path / "cat.png")
         with pytest.raises(InputError, match="explain a new picture"):
             explain_picture(tmp_path / "cat.png", "efficientnet_lite0", "maps", None)
+
+
+def nothing(model, batch):
+    batch.inputs.sum(1)
+
+
+def a_word(model, batch):
+    return "saliency"
+
+
+def a_ragged_list(model, batch):
+    return [[1.0], [1.0, 2.0]]
+
+
+WRONG = [
+    (nothing, r"`nothing` as a tensor or array, got None\. Does the function return them\?"),
+    (a_word, r"`a_word` as a tensor or array, got str\."),
+    (a_ragged_list, r"`a_ragged_list` as a tensor or array, got list\."),
+]
+
+
+class TestWhatAFunctionReturns:
+    @pytest.mark.parametrize(("function", "said"), WRONG, ids=["None", "str", "list"])
+    def test_what_is_no_map_is_named(self, function, said, made):
+        net, (x, y), *_ = made
+        with pytest.raises(InputError, match=said):
+            assay.explain(net, x, y, function)
+        with pytest.warns(RuntimeWarning, match="cells failed") as warned:
+            results = assay.benchmark(net, (x, y), [function], ["single_deletion"], **QUIET)
+        assert re.search(said, results.failures[0]["message"])
+        (failed,) = [w for w in warned if "cells failed" in str(w.message)]
+        assert failed.filename == __file__  # the line that called it
+
+    def test_at_an_address_too(self, made, tmp_path):
+        net, (x, y), *_ = made
+        (tmp_path / "own.py").write_text("def nothing(model, batch):\n    batch.inputs.sum(1)\n")
+        with pytest.raises(InputError, match=WRONG[0][1]):
+            assay.explain(net, x, y, f"{tmp_path / 'own.py'}:nothing")
+
+    def test_an_array_is_as_good_as_a_tensor(self, made, tmp_path):
+        net, (x, y), *_ = made
+        text = "def back(model, batch):\n    return batch.inputs.sum(1).numpy()[:, ::-1]\n"
+        (tmp_path / "own.py").write_text(text)
+        maps = assay.explain(net, x, y, f"{tmp_path / 'own.py'}:back")
+        assert maps.dtype == x.dtype
+        assert torch.equal(maps, x.sum(1).flip(1))
+
+
+def test_the_shape_of_maps_is_said_as_it_was_given(made):
+    net, (x, y), *_ = made
+    said = r"`mine` to have shape \(6, 16, 16\) or \(6, 3, 16, 16\), got \(6, 4, 4\)"
+    with pytest.raises(InputError, match=said):
+        assay.benchmark(net, (x, y), {"mine": torch.rand(6, 4, 4)}, ["single_deletion"], **QUIET)
 
 
 def test_the_command_line_knows_a_file_of_maps():

@@ -1,10 +1,8 @@
 """What the options of a plug-in may be, in words, read off its signature."""
 
-import json
 from typing import Any
 
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from assay.wanted import in_words
 
 # What the runner applies to any method that takes it.
 COMMON = {
@@ -14,14 +12,6 @@ COMMON = {
     "sigma: above 0, relative: true or false}",
     "label": "what it is called in tables",
 }
-LIMITS = {
-    "minimum": "at least {}", "exclusiveMinimum": "above {}",
-    "maximum": "at most {}", "exclusiveMaximum": "below {}",
-}  # fmt: skip
-TYPES = {
-    "integer": "a whole number", "number": "a number", "string": "a word", "null": "null",
-    "boolean": "true or false", "array": "a list",
-}  # fmt: skip
 
 
 def allowed_values(plugin: Any) -> dict[str, str]:
@@ -30,27 +20,6 @@ def allowed_values(plugin: Any) -> dict[str, str]:
     return {
         name: f"a {nested[name]}, by name or with options"
         if name in nested
-        else _of_type(option.annotation)
+        else in_words(option.annotation)
         for name, option in plugin.options.items()
     }
-
-
-def _of_type(annotation: Any) -> str:
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(
-            annotation, config={"arbitrary_types_allowed": True}
-        )
-        return _words(adapter.json_schema())
-    except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
-        return ""  # an object of Python, which no schema describes
-
-
-def _words(schema: dict[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(filter(None, map(_words, schema["anyOf"])))
-    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if values is not None:
-        return " or ".join(v if isinstance(v, str) else json.dumps(v) for v in values)
-    kind = TYPES.get(schema.get("type", ""), "")
-    limits = [words.format(schema[key]) for key, words in LIMITS.items() if key in schema]
-    return " ".join(filter(None, (kind, " and ".join(limits))))

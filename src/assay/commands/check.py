@@ -42,11 +42,12 @@ def check_methods(
 ) -> None:
     """Try methods and say what came out."""
     sides = _sizes(sizes)
+    named = [name.strip() for word in methods for name in word.split(",") if name.strip()]
     if pictures is not None and pictures.exists() and not pictures.is_dir():
         raise PrerequisiteError(f"Expected `--pictures` to be a folder, got the file `{pictures}`.")
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         verdicts, evidence = refute(
-            methods or USUAL, folder, gamma=gamma, samples=samples, sizes=sides,
+            named or USUAL, folder, gamma=gamma, samples=samples, sizes=sides,
             progress=not as_json, workers=workers,
         )  # fmt: skip
         pages = {} if pictures is None else _pictures(verdicts, evidence)
@@ -104,15 +105,20 @@ def _said(verdict: Verdict) -> list[str]:
         return [said, f"  lowest: {_numbers(worst)}"]
     everywhere = {row.environment for row in verdict.rows}
     where = {row.environment for row in verdict.rows if row.refuted}
-    lines = [f"{verdict.method}: REFUTED on {len(where)} of {len(everywhere)} environments"]
     by_reason: dict[str, list[Judged]] = {}
     for row in verdict.rows:
         if row.refuted:
             by_reason.setdefault(row.reason, []).append(row)
+    refuted = sum(map(len, by_reason.values()))
+    sides = ", ".join(dict.fromkeys(row.truth.replace("_", " ") for row in verdict.rows))
+    lines = [
+        f"{verdict.method}: REFUTED on {len(where)} of {len(everywhere)} environments, in "
+        f"{refuted} of {len(verdict.rows)} comparisons with their truth ({sides})"
+    ]
     for reason, rows in by_reason.items():
         lowest = min(rows, key=lambda row: row.f1)
         hint = f" ({HINTS[reason]})" if reason in HINTS else ""
-        lines.append(f"  {reason}{hint}, {len(rows)} x; lowest: {_numbers(lowest)}")
+        lines.append(f"  {reason}{hint}: in {len(rows)}; lowest: {_numbers(lowest)}")
     return lines
 
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.errors import InputError
-from assay.ranking.trust import FEWEST_METHODS
+from assay.ranking.trust import FEW_METHODS, NO_ORDER
 from assay.results import load
 
 
@@ -21,19 +21,18 @@ def print_trust(
 ) -> None:
     """How far each protocol orders the methods as the truth does, where it is known."""
     several = len(folders) > 1
-    rows = [
-        {**row, "run": str(folder) if several else ""}
-        for folder in folders
-        for row in load(folder).trust(truth)
-    ]
+    rows = []
+    for folder in folders:
+        found = load(folder).trust(truth, quiet=True)
+        rows += [{**row, "run": str(folder) if several else ""} for row in found]
+        if not found and (several or as_json):
+            left_out = f"Left out `{folder}`. {NO_ORDER}"
+            Console(stderr=True).print(left_out, markup=False, highlight=False, soft_wrap=True)
     if as_json:
         print(json.dumps(rows, indent=1))
         return
     if not rows:
-        raise InputError(
-            f"Expected at least {FEWEST_METHODS} methods beside the controls that the truth and "
-            f"another protocol rank: fewer have no order to compare."
-        )
+        raise InputError(NO_ORDER)
     for where in dict.fromkeys(_where(row) for row in rows):
         mine = [row for row in rows if _where(row) == where]
         methods, truth = len(mine[0]["methods"]), mine[0]["truth"]
@@ -48,6 +47,13 @@ def print_trust(
             ends = "" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
             table.add_row(escape(row["protocol"]), value, ends, str(row["n"]))
         console.print(table)
+        fewest = min(len(row["methods"]) for row in mine)
+        if fewest < FEW_METHODS:
+            console.print(
+                f"So few methods ({fewest}) tell little, however narrow an interval is: it is over "
+                f"the samples only. Compare {FEW_METHODS} or more.",
+                highlight=False,
+            )
     console.print("Intervals are over the samples; other methods may give other correlations.")
 
 

@@ -9,8 +9,8 @@ from assay.errors import InputError, unknown
 from assay.types import Dataset, Model, Sample
 
 CURE = (
-    "Class numbers begin at 0. Say the order of the model's outputs: `--classes`, or `classes:` of "
-    "the model or the folder."
+    "Class numbers begin at 0. Say the order of the model's outputs: `classes` of the model or the "
+    "folder, on the command line `--classes`."
 )
 
 
@@ -160,10 +160,14 @@ def check_labels(dataset: Dataset, model: str, outputs: int) -> None:
         return
     sample, number = wrong
     name = f" (`{dataset.classes[number]}`)" if number in dataset.classes else ""
+    lowest, highest = min(dataset.labels.values()), max(dataset.labels.values())
+    cure = CURE if dataset.classes else "Class numbers begin at 0."
+    if (lowest, highest) == (1, outputs):
+        cure = "Class numbers begin at 0: subtract 1."
     raise InputError(
         f"Expected labels below {outputs}, the number of classes of model `{model}`, got "
-        f"{number}{name} for sample `{sample}` of `{dataset.name}`, which has "
-        f"{len(set(dataset.labels.values()))} classes. {CURE}"
+        f"{number}{name} for sample `{sample}` of `{dataset.name}`, whose labels go from {lowest} "
+        f"to {highest}. {cure}"
     )
 
 

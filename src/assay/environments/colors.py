@@ -28,7 +28,12 @@ DRAWS = 100  # of an image without a single winner
 TEMPERATURES = {"contrast": 1.0, "softmax": 100.0}  # so that the softmax of counts can vary
 
 Channel = Annotated[int, Field(ge=0, le=255)]
-Colors = Annotated[int, Field(ge=2, le=len(PALETTE))] | tuple[tuple[Channel, Channel, Channel], ...]
+RGB = "three whole numbers from 0 to 255, (R, G, B)"
+Rgb = Annotated[tuple[Channel, Channel, Channel], Field(description=RGB)]
+Colors = Annotated[
+    Annotated[int, Field(ge=2, le=len(PALETTE))] | tuple[Rgb, ...],
+    Field(description=f"a whole number from 2 to {len(PALETTE)}, or a list of colours, each {RGB}"),
+]
 
 
 @environment(
@@ -41,7 +46,7 @@ def multi_color_sum(
     *,
     size: Size = 224,
     colors: Colors = 4,
-    background: tuple[Channel, Channel, Channel] = (20, 20, 20),
+    background: Rgb = (20, 20, 20),
     unseen: bool = True,
     weights: Literal["uniform", "nonuniform"] = "nonuniform",
     target: Literal["contrast", "softmax"] = "contrast",

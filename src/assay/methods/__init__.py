@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,19 +64,34 @@ def _run(model: Model, batch: Batch, choice: Choice) -> Tensor:
         # A method of the user's own may take gradients as it likes.
         with torch.set_grad_enabled(choice.plugin.own):
             raw = choice.plugin.function(model, batch, **choice.options)
+        return _as_tensor(raw, batch, choice.label)
     except torch.cuda.OutOfMemoryError:
         if model.micro_batch == 1:
             raise
-        raw = None
-    if raw is None:  # outside the handler, which holds on to what did not fit
-        torch.cuda.empty_cache()
-        model.micro_batch //= 2
-        return _run(model, batch, choice)
-    if not isinstance(raw, Tensor):
-        raise InputError(
-            f"Expected method `{choice.label}` to give a tensor, got {type(raw).__name__}."
-        )
-    return raw.detach()
+    # Outside the handler, which holds on to what did not fit.
+    torch.cuda.empty_cache()
+    model.micro_batch //= 2
+    return _run(model, batch, choice)
+
+
+def _as_tensor(found: Any, batch: Batch, name: str) -> Tensor:
+    """What a function gave for maps; of an array a tensor like the inputs.
+
+    Raises:
+        InputError: It is neither, as where a function forgot to return them.
+    """
+    if isinstance(found, Tensor):
+        return found.detach()
+    try:
+        array = np.asarray(found)
+    except (TypeError, ValueError, RuntimeError):  # a list that is no array
+        array = np.empty(0, object)
+    if array.dtype.kind not in "biuf":
+        got = type(found).__name__
+        said = "None. Does the function return them?" if found is None else f"{got}."
+        raise InputError(f"Expected maps of `{name}` as a tensor or array, got {said}")
+    whole = torch.from_numpy(array.astype(np.float64, order="C"))
+    return whole.to(batch.inputs.device, batch.dtype)
 
 
 def other_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
@@ -126,11 +142,18 @@ def reduce_map(
         elementwise = {"abs_sum": torch.abs, "sum_abs": torch.abs, "square": torch.square}
         raw = elementwise.get(reduce, torch.clone)(raw)
     else:
-        expected = " or ".join(str(s) for s in dict.fromkeys((shape, tuple(batch.inputs.shape))))
-        raise InputError(
-            f"Expected maps of `{name}` to have shape {expected}, got {tuple(raw.shape)}."
-        )
+        raise wrong_shape(raw, batch, name)
     return raw.abs() if abs else raw
+
+
+def wrong_shape(maps: Tensor, batch: Batch, name: str, n: int | None = None) -> InputError:
+    """The error for maps that fit neither positions nor inputs; `n` samples, else the batch's."""
+    samples = len(batch) if n is None else n
+    shapes = ((samples, *each) for each in (batch.map_shape, tuple(batch.inputs.shape[1:])))
+    expected = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
+    return InputError(
+        f"Expected maps of `{name}` to have shape {expected}, got {tuple(maps.shape)}."
+    )
 
 
 def _check_sum(raw: Tensor, name: str) -> None:
@@ -187,7 +210,8 @@ def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -
 
         def run(model: Model, batch: Batch, *, source_hash: str = "") -> Tensor:
             with torch.enable_grad():
-                return torch.as_tensor(source(model, batch)).to(batch.inputs.device, batch.dtype)
+                found = source(model, batch)
+            return _as_tensor(found, batch, label).to(batch.inputs.device, batch.dtype)
 
         plugin = Method(label, run, family="given", title=label)
         return Choice(label, plugin, {"source_hash": code_identity(source)}, dict(REDUCTION))

@@ -1,14 +1,13 @@
 """What a layer usually gives: mean, spread and who is ever active, over the data, once."""
 
 import hashlib
-import warnings
 from collections import OrderedDict
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from assay.errors import NotApplicable
+from assay.errors import NotApplicable, warn
 from assay.interventions import counter_of
 from assay.methods.cam import find_layer, outputs
 from assay.types import Batch, Model
@@ -42,11 +41,9 @@ def usual(model: Model, batch: Batch, layer: str | nn.Module | None, n: int) -> 
         _ESTIMATES.move_to_end(key)
         return _ESTIMATES[key]
     if len(chosen) < FEW:
-        warnings.warn(
+        warn(
             f"The mean and spread of a layer's units are estimated from only {len(chosen)} "
-            f"samples; a bottleneck wants hundreds.",
-            RuntimeWarning,
-            stacklevel=2,
+            f"samples; a bottleneck wants hundreds."
         )
     found = _estimate(model, batch, layer, chosen)
     _ESTIMATES[key] = found

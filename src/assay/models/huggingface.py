@@ -3,7 +3,6 @@
 import hashlib
 import inspect
 import json
-import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from assay.errors import InputError, PrerequisiteError, unknown
+from assay.errors import InputError, PrerequisiteError, unknown, warn
 from assay.models.factory import DESCRIPTION, describe
 from assay.models.shim import ensure_torchvision
 from assay.pixels import Pixels, Preprocess
@@ -210,10 +209,8 @@ def _first_position(net: nn.Module, tokenizer: Any, tokens: Tokens) -> int | Non
             placed = Tokens(**{**vars(tokens), "first_position": first}).read(net, ids).logits
             if torch.allclose(placed, plain, atol=1e-5):
                 return first
-    warnings.warn(
+    warn(
         "It is not known where this network's positions start, so they are left to it: where it "
-        "counts them over the words that are there, removing one moves those behind it.",
-        RuntimeWarning,
-        stacklevel=2,
+        "counts them over the words that are there, removing one moves those behind it."
     )
     return None

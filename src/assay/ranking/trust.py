@@ -19,6 +19,11 @@ from assay.reduce import spearman
 from assay.store import SHOWN_ONLY
 
 FEWEST_METHODS = 3  # of fewer no order says anything
+FEW_METHODS = 6  # of fewer an order may be chance, whatever the samples say
+NO_ORDER = (
+    f"Expected at least {FEWEST_METHODS} methods beside the controls that the truth and another "
+    f"protocol rank: fewer have no order to compare."
+)
 
 
 def trust(

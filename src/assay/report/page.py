@@ -124,7 +124,7 @@ def _sections(results: "Results") -> Iterator[Section]:
     style = traces.styles(manifest["methods"])
     count = gallery.per_section(len(keys), len(manifest["methods"]))
     checked = checks.lines(results.checks)
-    trust = results.trust() if results.knowing else []
+    trust = results.trust(quiet=True) if results.knowing else []
     several = len({k[:2] for k in keys}) < len(keys)
     for i, key in enumerate(keys):
         one = board.build(key, ranked, manifest, reasons, beside)

@@ -1,0 +1,78 @@
+"""What a type of an option allows, in words: for lists of options, and for those who missed it.
+
+A type may say it itself: `Annotated[..., Field(description="three whole numbers")]`.
+"""
+
+import json
+import math
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+
+LIMITS = {
+    "minimum": "at least {}", "exclusiveMinimum": "above {}",
+    "maximum": "at most {}", "exclusiveMaximum": "below {}",
+}  # fmt: skip
+TYPES = {
+    "integer": "a whole number", "number": "a number", "string": "a word", "null": "null",
+    "boolean": "true or false",
+}  # fmt: skip
+_SHOULD = "Input should be "
+
+
+def in_words(annotation: Any) -> str:
+    """What a type allows; empty where nothing tells."""
+    return _words(_schema(annotation))
+
+
+def missed(annotation: Any, value: Any, error: ValidationError) -> str:
+    """What a value should have been that is not of a type.
+
+    One broken limit is named; where more is wrong, or something inside the value, all is said that
+    the type allows.
+    """
+    schema, problems = _schema(annotation), error.errors()
+    inside = len(problems) > 1 or problems[0]["loc"]
+    nan = isinstance(value, float) and math.isnan(value)  # breaks one limit, but fits none
+    first = problems[0]["msg"]
+    if not inside and not nan and first.startswith(_SHOULD) and "description" not in schema:
+        return first.removeprefix(_SHOULD)
+    said = dict.fromkeys(problem["msg"].removeprefix(_SHOULD) for problem in problems)
+    return _words(schema) or "; or ".join(said)
+
+
+def _schema(annotation: Any) -> dict[str, Any]:
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(
+            annotation, config={"arbitrary_types_allowed": True}
+        )
+        return adapter.json_schema()
+    except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
+        return {}  # an object of Python, which no schema describes
+
+
+def _words(schema: dict[str, Any]) -> str:
+    if "description" in schema:
+        return str(schema["description"])
+    if "anyOf" in schema:
+        return " or ".join(filter(None, map(_words, schema["anyOf"])))
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if values is not None:
+        return " or ".join(v if isinstance(v, str) else json.dumps(v) for v in values)
+    if schema.get("type") == "array":
+        return _list_in_words(schema)
+    kind = TYPES.get(schema.get("type", ""), "")
+    limits = [words.format(schema[key]) for key, words in LIMITS.items() if key in schema]
+    return " ".join(filter(None, (kind, " and ".join(limits))))
+
+
+def _list_in_words(schema: dict[str, Any]) -> str:
+    """How many items, and what each may be; `prefixItems` are those of a tuple."""
+    places = [_words(item) for item in schema.get("prefixItems", ())]
+    if len(set(places)) > 1:
+        return f"a list of {len(places)}: {', '.join(places)}"
+    fewest = f" of at least {schema['minItems']}" if "minItems" in schema else ""
+    count = f" of {len(places)}" if places else fewest
+    each = places[0] if places else _words(schema.get("items") or {})
+    return f"a list{count}, each {each}" if each else f"a list{count}"
