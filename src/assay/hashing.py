@@ -5,7 +5,7 @@ import hashlib
 import inspect
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def hash_network(net: nn.Module) -> str:
@@ -42,3 +42,8 @@ def _kind(kind: type) -> str:
         return f"{kind.__qualname__} {inspect.getsource(kind)}"
     except (OSError, TypeError):
         return named
+
+
+def count_distinct(samples: Tensor) -> int:
+    """How many of the samples `[n, ...]` differ, bit for bit."""
+    return len({hashlib.sha256(one.numpy().tobytes()).digest() for one in samples.cpu()})

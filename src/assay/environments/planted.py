@@ -290,7 +290,7 @@ def _train(name: str, model: Model, plant: Plant, base: Base, told: Setting) -> 
         "plant": [plant.classes, plant.size, plant.side],
         "base": [base.fingerprint, len(base.training), len(base.held_out)],
         "net": [model.weights_hash, *(list(v) for v in asdict(_pixels(model)).values())],
-        "training": [told.epochs, told.train, told.seed, BATCH, *_unusual(told.rate)],
+        "training": [told.epochs, told.train, told.rate, told.seed, BATCH],
     }
     train_once(
         f"{name}-{registry.identity(what)}",
@@ -306,11 +306,6 @@ def _train(name: str, model: Model, plant: Plant, base: Base, told: Setting) -> 
         ),
         None if told.cache is None else Path(told.cache).expanduser(),
     )
-
-
-def _unusual(rate: float) -> list[float]:
-    """Weights that were trained at the usual rate keep the name they always had."""
-    return [] if rate == RATE else [rate]
 
 
 def _answer(model: Model) -> Callable[[Tensor], Tensor]:

@@ -1,6 +1,5 @@
 """Proof of use: a network that was trained on a plant must need it, and need nothing else."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from assay.environments.plants import Plant, parts, show
 from assay.errors import PrerequisiteError
+from assay.hashing import count_distinct
 
 RIGHT = 0.9  # how often the network must be right where the plant is
 MARGIN = 0.1  # how far above chance right answers may outlast the plant
@@ -134,7 +134,7 @@ def prove(
     known = before & region.flatten(1).any(1)  # where nothing shows, nothing is taken away
     return Proof(
         images=n,
-        distinct=len({hashlib.sha256(image.numpy().tobytes()).digest() for image in images.cpu()}),
+        distinct=count_distinct(images),
         chance=1 / plant.classes,
         planted=float(before.double().mean()),
         removed=float(after.double().mean()),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from assay import registry
 from assay.errors import InputError, PrerequisiteError
+from assay.hashing import count_distinct
 from assay.models.cifar_resnet import BasicBlock
 from assay.network import usable_device
 from assay.plan import build_one
@@ -152,7 +153,7 @@ def _read(items: tuple[str, ...]) -> tuple[Tensor, Tensor, str]:
     if len(labels) < len(batches):
         raise PrerequisiteError(f"The images of `{names}` have no labels to train on.")
     images = torch.cat([batch.inputs for batch in batches])
-    once = len({image.tobytes() for image in images.numpy()})
+    once = count_distinct(images)
     if once < (1 - REPEATED) * len(images):
         raise InputError(
             f"Expected different images in {names}, got {len(images) - once:,} of "
