@@ -24,16 +24,16 @@ from rich.table import Table
 from torch import Tensor
 
 from assay.data.memory import as_dataset
+from assay.engine.engine import Engine
 from assay.environments.environment import environment
-from assay.executors import keep_freed_memory
-from assay.interventions import Engine
-from assay.methods import attribute
+from assay.methods.attribution import attribute
 from assay.methods.gradients import explained
 from assay.models.cifar_resnet import CifarResNet
 from assay.models.prepare import channels_last, choose_micro_batch, prepare_network, runner
 from assay.models.small_vit import SmallViT
-from assay.registry import get
-from assay.spec import Choice, choose_one
+from assay.plugins.registry import get
+from assay.run.executors import keep_freed_memory
+from assay.suite.spec import Choice, choose_one
 from assay.types import Batch, Case, Model
 from benchmarks import imputation
 

@@ -10,10 +10,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay import registry
+from assay.plugins import registry
 from assay.results import Results
-from assay.run import run
-from assay.spec import Spec, make_suite
+from assay.run.suite_run import run
+from assay.suite.spec import Spec, make_suite
 
 CONTROLS = ("random", "edge")
 

@@ -18,12 +18,12 @@ from torch import Tensor
 
 import assay
 from assay.data.memory import as_dataset
+from assay.engine.engine import Engine
 from assay.errors import NotApplicable
-from assay.interventions import Engine
-from assay.methods import attribute
+from assay.methods.attribution import attribute
 from assay.methods.gradients import explained
 from assay.models.prepare import prepare_network, runner
-from assay.spec import Choice, choose_one
+from assay.suite.spec import Choice, choose_one
 from assay.types import Batch, Model
 
 SIDE = 224

@@ -21,9 +21,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay import registry
 from assay.errors import InputError
 from assay.models.weights import load_weights
+from assay.plugins import registry
 from assay.types import Model
 
 MARGIN = 4  # pixels that a crop may be off, as a share of 32: an eighth of the side

@@ -16,8 +16,8 @@ import torch
 
 from assay.models.cifar_resnet import CifarResNet
 from assay.results import Results
-from assay.run import run
-from assay.spec import Spec, make_suite
+from assay.run.suite_run import run
+from assay.suite.spec import Spec, make_suite
 from benchmarks import cifar, imputation
 
 METHODS = (

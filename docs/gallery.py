@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from assay import registry
 from assay.errors import NotApplicable
-from assay.methods import attribute
+from assay.methods.attribution import attribute
 from assay.models.prepare import choose_micro_batch, prepare_network
-from assay.plan import build_one
+from assay.plan.plan import build_one
+from assay.plugins import registry
 from assay.report.overlay import overlay
-from assay.spec import choose_one
+from assay.suite.spec import choose_one
 from assay.types import Batch, Model
 
 STRIPS = Path(__file__).parent / "images" / "gallery"

@@ -14,9 +14,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import assay
-from assay import registry
 from assay.commands.listing import cost_of, rows_of
-from assay.spec import Spec
+from assay.plugins import registry
+from assay.suite.spec import Spec
 
 HERE = Path(__file__).parent
 REFERENCES: dict[str, dict[str, str]] = yaml.safe_load((HERE / "references.yml").read_text())

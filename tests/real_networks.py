@@ -16,7 +16,7 @@ from assay.conformance.worlds import World, make_texts, padded
 from assay.data.memory import as_dataset
 from assay.models.prepare import prepare_network
 from assay.models.token_classifier import Vocabulary
-from assay.registry import get
+from assay.plugins.registry import get
 from assay.types import Model, Tokenize
 from squeezenet import SEEN, LooseFire, trained_squeezenet
 

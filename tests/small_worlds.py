@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from assay.conformance.worlds import LinearImages, SmallNet, make_images, make_net
-from assay.features import Features, make_units
 from assay.types import Batch
+from assay.units.features import Features, make_units
 
 __all__ = ["LinearImages", "SmallNet", "length_of", "make_images", "make_net", "some_entries"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assay import registry
-from assay.spec import choose_one
+from assay.plugins import registry
+from assay.suite.spec import choose_one
 
 SOURCE = Path(__file__).parents[1] / "src" / "assay"
 

@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 
 import assay
-from assay import registry
-from assay.best import explain_best
+from assay.answers.best import explain_best
+from assay.plugins import registry
 
 NET = """
 import torch
@@ -154,7 +154,7 @@ def test_mistakes_are_said(call, arguments, message):
 
 @pytest.mark.usefixtures("here")
 def test_a_run_from_python_can_be_asked_too(tmp_path):
-    from assay.plan import build_one
+    from assay.plan.plan import build_one
 
     model, data = build_one("model", MODEL), build_one("dataset", {"csv": {"path": "list.csv"}})
     methods = [{"integrated_gradients": {"steps": 3, "label": "ig"}}, "random"]

@@ -7,12 +7,12 @@ from torch import nn
 
 import assay
 import toy_run  # noqa: F401 - registers toy_images and toy_net
-from assay import budget
-from assay.budget import duration, fit, seconds_of
-from assay.run import estimate, prepare
-from assay.spec import make_suite, read_suite
+from assay.plan.timing import Seconds
+from assay.run import budget
+from assay.run.budget import duration, fit, seconds_of
+from assay.run.suite_run import estimate, prepare
 from assay.store import NOWHERE
-from assay.timing import Seconds
+from assay.suite.spec import make_suite, read_suite
 
 CALL, GRADIENT = 0.25, 0.5  # seconds
 

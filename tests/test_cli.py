@@ -9,10 +9,11 @@ from rich.console import Console
 
 import assay
 import toy_run  # registers toy_images, toy_net and slow_random
-from assay import cli, registry
+from assay import cli
 from assay.conformance.environments import say_small
-from assay.run import run
-from assay.spec import make_suite
+from assay.plugins import registry
+from assay.run.suite_run import run
+from assay.suite.spec import make_suite
 
 SUITE = {
     "datasets": ["toy_images"],

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import assay
-from assay import registry
 from assay.conformance.methods import WORLDS, explain
 from assay.conformance.worlds import World
 from assay.models.prepare import prepare_network
+from assay.plugins import registry
 from small_texts import bag_of_words, make_texts
 from small_worlds import make_images, make_net
 

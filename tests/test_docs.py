@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from assay import registry
+from assay.plugins import registry
 from reader import Block, blocks, follow, furnish
 
 ROOT = Path(__file__).parents[1]

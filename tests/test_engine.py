@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 import assay
-from assay.absent import above, below, by_rank, each, random_subsets, ranks
 from assay.data.memory import as_dataset
-from assay.features import make_units
-from assay.interventions import Counter, Engine, micro_batches
+from assay.engine.engine import Counter, Engine, micro_batches
 from assay.models.prepare import prepare_network
 from assay.removal import all_absent, make_removal
 from assay.types import Batch
+from assay.units.absent import above, below, by_rank, each, random_subsets, ranks
+from assay.units.features import make_units
 from small_worlds import LinearImages, make_images, make_net
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import assay
-from assay.report.checks import CheckLine
+from assay.report.promise_table import CheckLine
 from small_worlds import make_images, make_net
 
 

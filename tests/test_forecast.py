@@ -5,7 +5,6 @@ from collections import OrderedDict
 import pytest
 
 import assay
-from assay import registry
 from assay.conformance.counting import counting
 from assay.conformance.methods import CHEAP, WORLDS
 from assay.conformance.worlds import (
@@ -16,7 +15,8 @@ from assay.conformance.worlds import (
     small_image_network,
 )
 from assay.methods import statistics
-from assay.spec import choose_one
+from assay.plugins import registry
+from assay.suite.spec import choose_one
 from small_worlds import make_images, make_net
 
 PROTOCOL = {"single_deletion": {"grid": 2}}

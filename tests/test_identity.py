@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 import assay
-from assay import registry
 from assay.data.memory import as_dataset
-from assay.hashing import hash_network
+from assay.plugins import registry
 from assay.protocols.curves import percentiles
-from assay.spec import make_suite
+from assay.suite.spec import make_suite
 from assay.types import Batch, Dataset, Response, Sample, Scores
+from assay.types.hashing import hash_network
 from small_worlds import make_images, make_net
 
 QUIET = {"progress": False}
@@ -57,8 +57,8 @@ def test_another_network_of_the_same_name_stops_the_run(tmp_path):
 @pytest.fixture
 def comparing():
     """A protocol that ranks something else than the map itself."""
-    from assay.absent import by_rank
-    from assay.features import make_units
+    from assay.units.absent import by_rank
+    from assay.units.features import make_units
 
     @registry.protocol("comparing", higher_is_better=True, range=(-1, 1), cite="x", title="C")
     def comparing(case) -> Scores:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.imports import load_object
+from assay.plugins.addresses import load_object
 
 
 def write(folder: Path, helper: str) -> str:
@@ -62,7 +62,7 @@ def test_a_package_in_the_working_folder(tmp_path):
     source = str(Path(assay.__file__).parents[1])
     code = (
         f"import sys; sys.path[:1] = [{source!r}]\n"
-        "from assay.imports import load_object\n"
+        "from assay.plugins.addresses import load_object\n"
         "print(load_object('here.net:VALUE')[0])"
     )
     done = subprocess.run(

@@ -8,11 +8,11 @@ import torch
 
 import assay
 from assay.data.memory import as_dataset
-from assay.features import make_units
-from assay.interventions import Engine
-from assay.plan import build_one
-from assay.run import run
-from assay.spec import choose_one, make_suite
+from assay.engine.engine import Engine
+from assay.plan.plan import build_one
+from assay.run.suite_run import run
+from assay.suite.spec import choose_one, make_suite
+from assay.units.features import make_units
 from small_texts import bag_of_words, make_texts
 from small_worlds import make_images, make_net
 
@@ -63,7 +63,7 @@ def test_another_tokenizer_is_another_key(home):
 def test_code_inside_options_is_part_of_the_key(home, kind):
     texts = {
         "fill": "def mine(batch):\n    return batch.inputs.new_full([1, 1, 1, 1], {value})\n",
-        "units": "from assay.features import grid\n"
+        "units": "from assay.units.features import grid\n"
         "def mine(batch):\n    return grid(batch, side=2 + {value})\n",
     }
     option = {kind: "./own.py:mine"}

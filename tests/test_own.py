@@ -9,11 +9,11 @@ import yaml
 from PIL import Image
 
 import assay
-from assay import registry
-from assay.manifest import hardly_above_chance
-from assay.own import dataset_item
-from assay.plan import resolve
-from assay.spec import choose_one, make_suite
+from assay.plan.plan import resolve
+from assay.plugins import registry
+from assay.run.manifest import hardly_above_chance
+from assay.suite.from_options import dataset_item
+from assay.suite.spec import choose_one, make_suite
 
 NET = """
 from torch import nn

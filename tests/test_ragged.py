@@ -9,13 +9,13 @@ from scipy import stats
 from torch import nn
 
 import assay
-from assay import registry
-from assay.absent import by_rank, each, random_subsets
 from assay.data.memory import as_dataset
-from assay.features import Features, make_units
-from assay.interventions import Engine, micro_batches
+from assay.engine.engine import Engine, micro_batches
+from assay.plugins import registry
 from assay.protocols.subsets import set_sizes
 from assay.types import Batch
+from assay.units.absent import by_rank, each, random_subsets
+from assay.units.features import Features, make_units
 from small_worlds import make_images, make_net
 
 QUIET = {"progress": False}

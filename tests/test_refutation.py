@@ -7,9 +7,9 @@ import torch
 from typer.testing import CliRunner
 
 import assay
+from assay.answers.refutation import SIDES, refute
 from assay.cli import app
 from assay.errors import InputError
-from assay.refutation import SIDES, refute
 
 FIELDS = {
     "environment", "truth", "precision", "recall", "f1", "f1_random", "f1_constant", "gamma",

@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 
 import assay
-from assay import registry
-from assay.spec import Spec, choose, choose_one, make_suite, parse_suite, read_suite, suites
+from assay.plugins import registry
+from assay.suite.spec import Spec, choose, choose_one, make_suite, parse_suite, read_suite, suites
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ import torch
 import assay
 from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
-from assay.plan import SHARDS
-from assay.run import run
-from assay.spec import make_suite
+from assay.plan.plan import SHARDS
+from assay.run.suite_run import run
 from assay.store import CURVES, SCORES, Store, file_name
+from assay.suite.spec import make_suite
 from small_worlds import make_images, make_net
 
 TOY = Path(__file__).with_name("toy_run.py")

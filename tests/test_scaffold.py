@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.scaffold import NEXT, write_plugin
+from assay.plugins.scaffold import NEXT, write_plugin
 
 
 @pytest.mark.parametrize("kind", NEXT)

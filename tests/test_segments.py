@@ -9,11 +9,11 @@ from scipy import stats
 from torch.nn import functional
 
 import assay
-from assay import registry
 from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
-from assay.features import make_units
+from assay.plugins import registry
 from assay.types import Batch
+from assay.units.features import make_units
 from small_worlds import LinearImages, make_net
 
 segmentation = pytest.importorskip("skimage.segmentation")

@@ -8,9 +8,9 @@ import torch
 import assay
 from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable
-from assay.own import own_suite
-from assay.plan import resolve
-from assay.spec import make_suite
+from assay.plan.plan import resolve
+from assay.suite.from_options import own_suite
+from assay.suite.spec import make_suite
 from assay.types import Dataset, Sample
 from small_worlds import LinearImages, make_images
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import assay
-from assay import registry
-from assay.plan import build_one
+from assay.plan.plan import build_one
+from assay.plugins import registry
 from small_texts import bag_of_words, make_texts, padded, save_bert, word_shares
 
 

@@ -10,7 +10,7 @@ from benchmarks import train_small
 from PIL import Image
 
 import assay
-from assay import registry
+from assay.plugins import registry
 
 COLOURS = ((200, 40, 40), (40, 200, 40), (40, 40, 200))
 

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import assay
-from assay import registry
-from assay.run import run
-from assay.spec import Spec
+from assay.plugins import registry
+from assay.run.suite_run import run
+from assay.suite.spec import Spec
 from assay.types import Batch, Dataset, Model, Sample
 
 SIZE, SAMPLES = 8, 150

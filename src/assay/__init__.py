@@ -4,15 +4,17 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from assay.plugins.moved import MOVED, moved_error, name_moved_modules
+
 if TYPE_CHECKING:
     from assay.api import benchmark, dry_run, explain, score
     from assay.environments.environment import Environment, environment
     from assay.errors import InputError, NotApplicable, PrerequisiteError
     from assay.models.wrap import model
-    from assay.registry import method, protocol
+    from assay.plugins.registry import method, protocol
     from assay.report.overlay import overlay
     from assay.results import Results, load
-    from assay.spec import Spec
+    from assay.suite.spec import Spec
     from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores, Tokenize, Tokens
 
 __version__ = "0.1.0"
@@ -27,10 +29,10 @@ _PUBLIC = {
     **dict.fromkeys(("InputError", "NotApplicable", "PrerequisiteError"), "assay.errors"),
     **dict.fromkeys(("Environment", "environment"), "assay.environments.environment"),
     "model": "assay.models.wrap",
-    **dict.fromkeys(("method", "protocol"), "assay.registry"),
+    **dict.fromkeys(("method", "protocol"), "assay.plugins.registry"),
     **dict.fromkeys(("Results", "load"), "assay.results"),
     "overlay": "assay.report.overlay",
-    "Spec": "assay.spec",
+    "Spec": "assay.suite.spec",
     **dict.fromkeys(
         ("Batch", "Case", "Dataset", "Model", "Preprocess", "Scores", "Tokenize", "Tokens"),
         "assay.types",
@@ -65,7 +67,12 @@ __all__ = [
 ]
 
 
+name_moved_modules()
+
+
 def __getattr__(name: str) -> Any:
+    if f"assay.{name}" in MOVED:
+        raise moved_error(f"assay.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'assay' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)

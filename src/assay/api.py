@@ -13,26 +13,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay import registry
-from assay.budget import fit
 from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable, unknown, warn
-from assay.forecast import Forecast
-from assay.manifest import hardly_above_chance
-from assay.methods import attribute, given, other_maps, reduce_map, wrong_shape
+from assay.methods.attribution import attribute, given, other_maps, reduce_map, wrong_shape
 from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
 from assay.models.wrap import model as as_model
-from assay.needs import say_missing
-from assay.own import dataset_item
-from assay.plan import Plan, build_one
+from assay.plan.forecast import Forecast
+from assay.plan.plan import Plan, build_one
+from assay.plan.scoring import dealt, score_case, settled
+from assay.plugins import registry
+from assay.plugins.needs import say_missing
 from assay.results import Results
-from assay.run import dry_run as run_dry
-from assay.run import prepare, run
-from assay.scoring import dealt, score_case, settled
-from assay.shard import make_engine
-from assay.spec import Choice, Spec, choose_one, make_suite
+from assay.run.budget import fit
+from assay.run.manifest import hardly_above_chance
+from assay.run.shard import make_engine
+from assay.run.suite_run import dry_run as run_dry
+from assay.run.suite_run import prepare, run
 from assay.store import NOWHERE
+from assay.suite.from_options import dataset_item
+from assay.suite.spec import Choice, Spec, choose_one, make_suite
 from assay.types import Case, Dataset, Model, Scores
 
 # What is run when nobody says what: cheap, from different families, each with its controls.
@@ -269,14 +269,13 @@ def _spec(
 
 def _warn_of_another_output(model: Model, dataset: Dataset) -> None:
     """An environment's truth is of what its model gives, not of what its bare network does."""
-    whose = dataset.truth_of
-    if whose is None or "truth" not in dataset.has or model.net is not whose.net:
+    whose, mine = dataset.truth_of, model.output_read
+    if whose is None or "truth" not in dataset.has or whose.weights_hash != mine.weights_hash:
         return
-    read = [(one.output, "regression" in one.has) for one in (model, whose)]
-    if read[0] != read[1]:
+    if whose != mine:
         warn(
             f"The truth of `{dataset.name}` is that of its environment's model; `{model.name}` is "
-            f"the same network, read otherwise: another output, whose truth it is not. Give "
+            f"the same network, but another of its outputs is read. Give "
             f"`env.model, env.dataset`.",
         )
 

@@ -19,7 +19,7 @@ from assay.commands.printing import (
     print_notes,
 )
 from assay.errors import InputError, NotApplicable, PrerequisiteError, unknown
-from assay.own import METHODS, PROTOCOLS, own_suite
+from assay.suite.from_options import METHODS, PROTOCOLS, own_suite
 
 app = typer.Typer(
     help="Which feature-attribution method can you trust, for this model and this data?",
@@ -128,7 +128,7 @@ def run(
     ] = "label",
 ) -> None:
     """Run a suite, or a model and data of your own; run it again to continue where it stopped."""
-    from assay.spec import read_suite
+    from assay.suite.spec import read_suite
 
     told = {
         "model": model, "weights": weights, "data": data, "methods": methods, "size": size,
@@ -144,7 +144,7 @@ def run(
     if limit is not None:
         spec = spec.model_copy(update={"limit": limit})
     if budget is not None:
-        from assay.budget import fit
+        from assay.run.budget import fit
 
         spec, said = fit(spec, out, budget, workers=workers, device=device, micro_batch=micro_batch)
         console.print(said, markup=False, highlight=False, soft_wrap=True)
@@ -206,7 +206,7 @@ def _run(
     dry_run: bool,
     maps: bool,
 ) -> None:
-    from assay import run as engine
+    from assay.run import suite_run as engine
 
     if dry_run:
         found = engine.dry_run(spec, out, workers=workers, device=device, micro_batch=micro_batch)
@@ -351,7 +351,7 @@ def doctor(
 ) -> None:
     """This machine's setup; or, with a name, whether that plug-in keeps the rules."""
     if name is None:
-        from assay.commands.environment import print_environment
+        from assay.commands.machine import print_environment
 
         return print_environment(console)
     from assay.conformance import examine, say_before
@@ -379,7 +379,7 @@ def new(
     out: Annotated[Path, typer.Option("--out", help="The folder.")] = Path(),
 ) -> None:
     """Write a plug-in's file and its test, ready to run and to fill in."""
-    from assay.scaffold import next_steps, write_plugin
+    from assay.plugins.scaffold import next_steps, write_plugin
 
     files = write_plugin(kind, name, out)
     for line in (f"Written: {files[0]} and {files[1]}. Next:", *next_steps(kind, *files)):

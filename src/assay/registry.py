@@ -1,395 +1,69 @@
-"""Plug-ins: decorated functions whose signature is their schema, found by name, loaded lazily."""
-
-import functools
-import importlib
-import inspect
-import typing
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
-from typing import Any, ClassVar, Literal, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
-
-from assay.builtin import BUILTIN
-from assay.errors import InputError, unknown
-from assay.identity import canonical as canonical
-from assay.identity import code_identity as code_identity
-from assay.identity import describe as describe
-from assay.identity import identity as identity
-from assay.identity import label as label
-from assay.identity import pick as pick
-from assay.imports import FILE_MODULE, is_address, load_object
-from assay.needs import check_needs
-from assay.wanted import missed
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Nested:
-    """Marks an option that itself chooses a plug-in: `Annotated[Any, Nested("fill")]`."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """A registered function with what is known about it."""
-
-    kind: ClassVar[str] = "plugin"
-    name: str
-    function: Callable[..., Any]
-    version: int = 1
-    needs: frozenset[str] | Callable[[Mapping[str, Any]], set[str]] = frozenset()
-    cite: str = ""
-    title: str = ""
-    family: str = ""
-    source: str = ""  # the hash of the file it was taken from, for plug-ins named by address
-    preset: Mapping[str, Any] = field(default_factory=dict)  # options a preset begins with
-    formula: str = ""  # the plug-in a preset is made of
-    about: str = ""  # a preset's own docstring
-
-    @functools.cached_property
-    def options(self) -> dict[str, inspect.Parameter]:
-        """The keyword-only parameters, with resolved annotations."""
-        hints = typing.get_type_hints(self.function, include_extras=True)
-        return {
-            p.name: p.replace(annotation=hints.get(p.name, Any))
-            for p in inspect.signature(self.function).parameters.values()
-            if p.kind is p.KEYWORD_ONLY
-        }
-
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """The options as they are when nobody says anything; those without a default are absent."""
-        return {n: p.default for n, p in self.options.items() if p.default is not p.empty}
-
-    @property
-    def own(self) -> bool:
-        """Whether the code is the user's rather than this package's."""
-        return self.function.__module__.split(".")[0] != "assay"
-
-    @property
-    def code(self) -> str:
-        """What tells versions of the user's own code apart: while it is written, it changes."""
-        return self.source or (code_identity(self.function) if self.own else "")
-
-    def required(self, options: Mapping[str, Any]) -> frozenset[str]:
-        """What model and data must have under these options."""
-        needs = frozenset(self.needs(options) if callable(self.needs) else self.needs)
-        reads_classes = options.get("output") in ("probability", "log_odds")
-        return needs | {"classes"} if reads_classes else needs
-
-    @property
-    def description(self) -> str:
-        """The docstring: what it does, the formula, what differs from the paper."""
-        return inspect.cleandoc(self.about) or inspect.getdoc(self.function) or ""
-
-    @property
-    def summary(self) -> str:
-        """The first paragraph of the description."""
-        return self.description.split("\n\n")[0].replace("\n", " ")
-
-    def configure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All options, the given ones validated against the signature.
-
-        Raises:
-            InputError: An option is unknown, missing or not of its type.
-        """
-        for name in given:
-            if name not in self.options:
-                raise unknown(
-                    f"option of {self.kind} `{self.name}`:",
-                    name,
-                    [*self.options, *self.common, "label"],
-                )
-        checked = dict(self.defaults)
-        for name, value in given.items():
-            checked[name] = self._check(name, value)
-        missing = [n for n in self.options if n not in checked]
-        if missing:
-            raise InputError(f"Expected {self.kind} `{self.name}` to be given `{missing[0]}`.")
-        return checked
-
-    @property
-    def common(self) -> tuple[str, ...]:
-        """Options beside the function's own, which the runner applies."""
-        return ()
-
-    def nested(self) -> dict[str, str]:
-        """The options that choose a plug-in themselves, with its kind."""
-        marked = {
-            name: [m for m in getattr(p.annotation, "__metadata__", ()) if isinstance(m, Nested)]
-            for name, p in self.options.items()
-        }
-        return {name: marks[0].kind for name, marks in marked.items() if marks}
-
-    def _check(self, name: str, value: Any) -> Any:
-        kind = self.nested().get(name)
-        given = kind == "fill" and hasattr(value, "shape")  # a tensor is a fill of its own
-        if kind is not None and not given and value is not None:
-            chosen, options = pick(value)
-            extra = {o: options.pop(o) for o in get(kind, chosen).common if o in options}
-            checked = get(kind, chosen).configure(options)
-            different = {o: v for o, v in checked.items() if v != get(kind, chosen).defaults.get(o)}
-            different |= extra
-            return {chosen: different} if different else chosen
-        adapter = TypeAdapter(
-            self.options[name].annotation, config={"arbitrary_types_allowed": True}
-        )
-        try:
-            return adapter.validate_python(value)
-        except ValidationError as error:
-            wanted = missed(self.options[name].annotation, value, error)
-            raise InputError(
-                f"Expected option `{name}` of {self.kind} `{self.name}` to be {wanted}, "
-                f"got {value!r}."
-            ) from None
-
-
-@dataclass(frozen=True)
-class Passes:
-    """What one sample costs: network passes forward, and how often a gradient goes back.
-
-    A gradient that goes back only a part of the way counts as one. None where it depends on the
-    sample or the network: on its segments, channels or tokens, or on how soon a map is good enough.
-    """
-
-    forward: int | None = 0
-    backward: int | None = 0
-    by: str = ""  # where it is None, what decides, in few words: "channels + 1"
-    once: int = 0  # samples of the data that pass forward before the first, for all of them
-    finding: str = ""  # what these tell: methods that want the same share them
-
-    def times(self, copies: int) -> "Passes":
-        """The cost of explaining so many copies."""
-        both = (self.forward, self.backward)
-        forward, backward = (None if count is None else count * copies for count in both)
-        return replace(self, forward=forward, backward=backward)
-
-
-@dataclass(frozen=True)
-class Check:
-    """A number that tells how far a method's maps miss what its formula promises; 0 is perfect.
-
-    `function(model, batch, raw, options)` gives it, one for each sample, from what the formula
-    gave before channels are reduced. `passes` says its forward passes a sample.
-    """
-
-    name: str
-    function: Callable[..., Any]
-    passes: Callable[[Mapping[str, Any]], int]
-
-
-# (batch, options) -> what is removed, what stands there, what is read: a method that asks the very
-# questions a protocol asks is circular under it.
-Intervenes = Callable[[Any, Mapping[str, Any]], tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class Method(Plugin):
-    """An attribution method: `(Model, Batch, *, options) -> Tensor`."""
-
-    kind: ClassVar[str] = "method"
-    passes: Callable[[Mapping[str, Any]], Passes] = lambda options: Passes()
-    # (model, batch, options) -> passes, where the network or the data decide
-    passes_on: Callable[[Any, Any, Mapping[str, Any]], Passes] | None = None
-    control: Literal["", "random", "model_free", "other"] = ""
-    noise: bool = False  # whether it explains `points(model, batch)`, where noise can be added
-    intervenes: Intervenes | None = None  # set where it asks the engine: which rows it needs
-    settle: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # adds a file's hash
-    check: Check | None = None  # what its formula promises: `assay.methods.checks` makes them
-
-    @property
-    def common(self) -> tuple[str, ...]:
-        """Every method's reduction, and the noise of those that can take it."""
-        return ("reduce", "abs", *(("noise",) if self.noise else ()))
-
-
-@dataclass(frozen=True)
-class Protocol(Plugin):
-    """An evaluation protocol: `(Case, *, options) -> Scores`."""
-
-    kind: ClassVar[str] = "protocol"
-    higher_is_better: bool = True
-    range: tuple[float, float] = (float("-inf"), float("inf"))
-    chance: float | Literal["measured"] = "measured"
-    sign_sensitive: bool | Callable[[Mapping[str, Any]], bool] = True  # or from its options
-    uses: Literal["order", "value", "support"] = "order"
-    metric: str = "value"
-    reduce: str = "mean"  # how samples become a number: the mean, or a name in `assay.reduce`
-    judges: Literal["sample", "set"] = "sample"  # set: a score depends on who is scored beside it
-    whole_truth: bool = False  # whether all of the truth must be marked to score highest
-    axis: str = "share of the units removed"  # what its curves are drawn over
-    intervenes: Intervenes | None = None
-
-    def signs_matter(self, options: Mapping[str, Any]) -> bool:
-        """Whether a map with turned signs scores otherwise under these options."""
-        told = self.sign_sensitive
-        return told(options) if callable(told) else told
-
-
-@dataclass(frozen=True)
-class Fill(Plugin):
-    """What stands where units are absent: `(Batch, *, options) -> Replace`."""
-
-    kind: ClassVar[str] = "fill"
-
-
-@dataclass(frozen=True)
-class Units(Plugin):
-    """What is removed at once: `(Batch, *, options) -> Features`."""
-
-    kind: ClassVar[str] = "units"
-
-
-@dataclass(frozen=True)
-class DatasetFactory(Plugin):
-    """Samples by name: `(*, options) -> Dataset`."""
-
-    kind: ClassVar[str] = "dataset"
-
-
-@dataclass(frozen=True)
-class ModelFactory(Plugin):
-    """A network by name: `(*, options) -> Model`."""
-
-    kind: ClassVar[str] = "model"
-
-
-@dataclass(frozen=True)
-class EnvironmentFactory(Plugin):
-    """Data, network and truth by name: `(*, options) -> Environment`."""
-
-    kind: ClassVar[str] = "environment"
-
-
-TYPES: dict[str, type[Plugin]] = {kind.kind: kind for kind in Plugin.__subclasses__()}
-_REGISTERED: dict[str, dict[str, Plugin]] = {kind: {} for kind in TYPES}
-
-
-def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Function]:
-    """Register the decorated function as a plug-in; the function itself stays as it is."""
-
-    def decorate(function: Function) -> Function:
-        if not callable(facts.get("needs")):
-            facts["needs"] = frozenset(facts.get("needs", ()))
-            check_needs(kind, name, facts["needs"])
-        present = _REGISTERED[kind].get(name)
-        by_address = function.__module__.startswith(FILE_MODULE)  # never looked up by its name
-        if present and not by_address and present.function.__module__ != function.__module__:
-            raise InputError(
-                f"The {kind} `{name}` of {function.__module__} is already registered by "
-                f"{present.function.__module__}; choose another name."
-            )
-        plugin = TYPES[kind](name, function, **facts)
-        vars(function)["__assay__"] = plugin
-        if not by_address:
-            _REGISTERED[kind][name] = plugin
-        return function
-
-    return decorate
-
-
-def preset(
-    base: Callable[..., Any], name: str, *, title: str, about: str, cite: str, **options: Any
-) -> None:
-    """Register a plug-in under another name with other options to begin with."""
-    plugin: Plugin = vars(base)["__assay__"]
-    made = replace(
-        plugin, name=name, title=title, about=about, cite=cite, preset=options,
-        formula=plugin.formula or plugin.name,
-    )  # fmt: skip
-    _REGISTERED[plugin.kind][name] = made
-
-
-def method(name: str, **facts: Any) -> Callable[[Function], Function]:
-    """Decorate a function `(model, batch, *, options) -> Tensor` as an attribution method.
-
-    Args:
-        name: What it is called in suites and tables.
-        **facts: `needs`, what it cannot do without: gradients, spatial, image, vector, text,
-            labels, truth; `passes`, from its options to `Passes(forward, backward)` a sample;
-            `passes_on`, the same from model, batch and options, where these decide; `noise`,
-            whether it explains `points(model, batch)`; `intervenes`, where it asks the engine;
-            `check`, what its formula promises; `control`; `title`, `family`, `cite`, `version`.
-    """
-    return register("method", name, **facts)
-
-
-def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
-    """Decorate a function `(case, *, options) -> Scores` as an evaluation protocol.
-
-    Args:
-        name: What it is called in suites and tables.
-        **facts: `higher_is_better`; `range`; `chance`, a number where theory gives one;
-            `sign_sensitive`, also as a function of the options; `uses`: order, value or support;
-            `metric`, the name of its number; `whole_truth`, whether all of the truth must be marked
-            to score highest; `needs`, as of methods; `title`, `family`, `cite`, `version`.
-    """
-    return register("protocol", name, **facts)
-
-
-fill = functools.partial(register, "fill")
-units = functools.partial(register, "units")
-dataset = functools.partial(register, "dataset")
-model = functools.partial(register, "model")
-environment = functools.partial(register, "environment")
-
-
-@functools.cache
-def _load_builtin(kind: str) -> None:
-    for module in BUILTIN[kind]:
-        importlib.import_module(module)
-
-
-@functools.cache
-def _entry_points(kind: str) -> dict[str, Any]:
-    return {e.name: e for e in entry_points(group=f"assay.{kind}s")}
-
-
-def get(kind: str, name: str) -> Any:
-    """The plug-in of that kind and name: built in, registered, an entry point, or at an address."""
-    _load_builtin(kind)
-    if not isinstance(name, str):
-        raise InputError(
-            f"Expected the name or address of the {kind}, got {name!r}. Available: "
-            f"{', '.join(names(kind))}; or `./file.py:object`."
-        )
-    if is_address(name):
-        return _at_address(kind, name)
-    if name not in _REGISTERED[kind] and name in _entry_points(kind):
-        _entry_points(kind)[name].load()  # importing it runs its decorator
-    if name not in _REGISTERED[kind]:
-        raise unknown(kind, name, {*_REGISTERED[kind], *_entry_points(kind)})
-    return _REGISTERED[kind][name]
-
-
-def _at_address(kind: str, address: str) -> Plugin:
-    """A plug-in from the user's own code: a decorated function, or for most kinds a plain one."""
-    found, source = load_object(address)
-    plugin = getattr(found, "__assay__", None)
-    if isinstance(plugin, TYPES[kind]):
-        return replace(plugin, source=source)
-    if kind == "protocol":
-        raise InputError(
-            f"Expected `{address}` to be decorated with `@assay.protocol(...)`: it must say which "
-            f"direction is better."
-        )
-    if not callable(found):
-        raise InputError(
-            f"Expected `{address}` to be a function for a {kind}, got {type(found).__name__}."
-        )
-    return TYPES[kind](address.rpartition(":")[2], found, family="own", source=source)
-
-
-def names(kind: str) -> list[str]:
-    """All names of a kind, sorted."""
-    _load_builtin(kind)
-    return sorted({*_REGISTERED[kind], *_entry_points(kind)})
-
-
-def everything(kind: str) -> Iterator[Any]:
-    """All plug-ins of a kind, in the order of their names."""
-    return (get(kind, name) for name in names(kind))
+"""The door to plug-ins: decorators that register them, functions that look them up."""
+
+from assay.plugins.registry import (
+    TYPES,
+    Check,
+    DatasetFactory,
+    EnvironmentFactory,
+    Fill,
+    Intervenes,
+    Method,
+    ModelFactory,
+    Nested,
+    Passes,
+    Plugin,
+    Protocol,
+    Units,
+    canonical,
+    code_identity,
+    dataset,
+    describe,
+    environment,
+    everything,
+    fill,
+    get,
+    identity,
+    label,
+    method,
+    model,
+    names,
+    pick,
+    preset,
+    protocol,
+    register,
+    units,
+)
+
+__all__ = [
+    "TYPES",
+    "Check",
+    "DatasetFactory",
+    "EnvironmentFactory",
+    "Fill",
+    "Intervenes",
+    "Method",
+    "ModelFactory",
+    "Nested",
+    "Passes",
+    "Plugin",
+    "Protocol",
+    "Units",
+    "canonical",
+    "code_identity",
+    "dataset",
+    "describe",
+    "environment",
+    "everything",
+    "fill",
+    "get",
+    "identity",
+    "label",
+    "method",
+    "model",
+    "names",
+    "pick",
+    "preset",
+    "protocol",
+    "register",
+    "units",
+]

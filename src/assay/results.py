@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from assay.errors import InputError, PrerequisiteError, unknown, warn
-from assay.spec import Spec, parse_suite
 from assay.store import CHECKS, CURVES, SCORES, Array, Store, query, require_run
+from assay.suite.spec import Spec, parse_suite
 
 if TYPE_CHECKING:
     from assay.ranking.leaderboard import Leaderboard

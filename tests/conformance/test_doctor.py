@@ -43,7 +43,7 @@ def moody(model, batch):
 def raises(model, batch):
     raise KeyError("nowhere")
 
-@assay.method("costly", passes=lambda o: assay.registry.Passes(forward=3))
+@assay.method("costly", passes=lambda o: assay.plugins.registry.Passes(forward=3))
 def costly(model, batch):
     "One pass, though it says three."
     return batch.inputs * model(batch.inputs).sum(1).reshape(-1, *[1] * (batch.inputs.ndim - 1))
@@ -105,7 +105,7 @@ import torch
 from assay.data.memory import as_dataset
 from assay.environments.environment import Environment
 from assay.models.wrap import model
-from assay.registry import environment
+from assay.plugins.registry import environment
 from dataclasses import replace
 
 class Brightest(torch.nn.Module):

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import assay
-from assay import registry
 from assay.conformance import environments as checks
 from assay.conformance.worlds import Fault
 from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
+from assay.plugins import registry
 
 # Options of those whose defaults take long: they train a network.
 CHEAP: dict[str, dict] = {

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import assay
-from assay import registry
 from assay.conformance.methods import (
     CHECKS,
     WORLDS,
@@ -17,6 +16,7 @@ from assay.conformance.methods import (
 )
 from assay.conformance.worlds import Fault, World, linear_image_model, linear_vector_model
 from assay.errors import NotApplicable
+from assay.plugins import registry
 
 # Options beside the defaults that change what a method computes.
 VARIANTS = {

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 import real_networks
-from assay import registry
 from assay.conformance.methods import (
     maps_are_whole,
     neighbours_do_not_matter,
@@ -14,6 +13,7 @@ from assay.conformance.methods import (
 )
 from assay.conformance.worlds import Fault
 from assay.errors import NotApplicable
+from assay.plugins import registry
 
 # A pass for each of a thousand channels or more.
 SLOW = {("scorecam", real_networks.lite0), ("scorecam", real_networks.squeezenet)}

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import assay
-from assay import registry
 from assay.conformance import protocols as checks
 from assay.conformance.protocols import WORLDS
 from assay.conformance.worlds import Fault, linear_texts
 from assay.errors import NotApplicable
+from assay.plugins import registry
 from small_worlds import make_images, make_net
 
 # Options beside the defaults that change what a protocol computes; all kept cheap.

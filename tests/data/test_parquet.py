@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from assay import registry
 from assay.data import parquet as module
 from assay.data.parquet import parquet
 from assay.errors import InputError, PrerequisiteError
+from assay.plugins import registry
 from assay.types import Dataset
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

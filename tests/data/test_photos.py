@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from assay import registry
 from assay.data import photos as module
 from assay.errors import PrerequisiteError
+from assay.plugins import registry
 from assay.types import Dataset, Pixels, Preprocess
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

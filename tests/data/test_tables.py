@@ -15,7 +15,7 @@ import assay
 from assay.data.classes import agree
 from assay.data.hf import hf_dataset
 from assay.data.texts import texts
-from assay.own import own_suite
+from assay.suite.from_options import own_suite
 
 ROWS = [("good, very good", "pos"), ("bad", "neg"), ('a "quoted"\nline', "pos")]
 

@@ -87,7 +87,7 @@ def test_a_designed_environment_runs_in_a_suite(tmp_path):
         methods=["oracle", "random", "input_x_gradient"],
         protocols=["single_deletion"],
     )
-    from assay.run import run
+    from assay.run.suite_run import run
 
     results = run(spec, tmp_path, progress=False)
     assert not results.failures
@@ -96,7 +96,7 @@ def test_a_designed_environment_runs_in_a_suite(tmp_path):
 
 
 def test_an_environment_stays_with_its_own_network(tmp_path):
-    from assay.plan import resolve
+    from assay.plan.plan import resolve
     from small_worlds import make_images, make_net
 
     spec = assay.Spec(
@@ -112,7 +112,7 @@ def test_an_environment_stays_with_its_own_network(tmp_path):
 
 
 def test_the_same_environment_twice_is_refused():
-    from assay.plan import resolve
+    from assay.plan.plan import resolve
 
     spec = assay.Spec(
         environments=["multi_color_sum"] * 2, methods=["random"], protocols=["single_deletion"]
@@ -122,7 +122,7 @@ def test_the_same_environment_twice_is_refused():
 
 
 def test_a_suite_explains_something():
-    from assay.spec import make_suite
+    from assay.suite.spec import make_suite
 
     with pytest.raises(InputError, match="`datasets` and `models`, or `environments`"):
         make_suite({"methods": ["random"], "protocols": ["single_deletion"]})

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 import assay
-from assay.absent import each
+from assay.engine.engine import Engine
 from assay.environments import painter
 from assay.environments import parts as environment
-from assay.features import make_units
-from assay.interventions import Engine
 from assay.models.prepare import runner
-from assay.protocols.parts import covered, every_set, minimal_sets
+from assay.protocols.painted_parts import covered, every_set, minimal_sets
 from assay.removal import all_absent, make_removal
 from assay.training.several_targets import fit, fitting, several_targets_loss
+from assay.units.absent import each
+from assay.units.features import make_units
 
 CARD = ("scenes", "accuracy", "accuracy_without_one", "background_independence")
 

@@ -8,9 +8,9 @@ import pytest
 from safetensors.torch import load
 
 import assay
-from assay import executors
-from assay.run import dry_run, run
-from assay.spec import make_suite
+from assay.run import executors
+from assay.run.suite_run import dry_run, run
+from assay.suite.spec import make_suite
 from assay.training import supervised
 
 NET = """
@@ -42,8 +42,8 @@ import sys
 
 import torch
 
-from assay.run import run
-from assay.spec import read_suite
+from assay.run.suite_run import run
+from assay.suite.spec import read_suite
 
 torch.set_num_threads(2)
 run(read_suite(sys.argv[1]), sys.argv[2], progress=False)

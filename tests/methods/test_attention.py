@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 import assay
-from assay import registry
 from assay.methods.attending import attended
 from assay.methods.attention import beside_itself, carried
+from assay.plugins import registry
 from small_transformers import OneHead, hf_bert, hf_vit, make_batch, make_ids, make_vit
 from small_worlds import make_images
 

@@ -216,4 +216,4 @@ def test_heads_without_gradient_count_alike():
 
 def test_passes_are_as_many_as_steps():
     for name in ("bt_head", "bt_token"):
-        assert assay.registry.get("method", name).passes({"steps": 7}).forward == 7
+        assert assay.plugins.registry.get("method", name).passes({"steps": 7}).forward == 7

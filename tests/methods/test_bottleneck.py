@@ -13,11 +13,12 @@ import assay
 from assay.conformance.methods import neighbours_do_not_matter
 from assay.conformance.worlds import small_image_network
 from assay.data.memory import as_dataset
-from assay.methods import attribute, statistics
+from assay.methods import statistics
 from assay.methods.adversary import generated_mask
+from assay.methods.attribution import attribute
 from assay.methods.bottleneck import blur, information
 from assay.models.prepare import prepare_network
-from assay.spec import choose_one
+from assay.suite.spec import choose_one
 from assay.types import Batch
 from small_worlds import make_images, make_net
 

@@ -7,10 +7,10 @@ from torch.nn import functional
 
 import assay
 from assay.data.memory import as_dataset
-from assay.methods import attribute
+from assay.methods.attribution import attribute
 from assay.models.prepare import prepare_network
-from assay.rehearsal import Rehearsal
-from assay.spec import choose_one
+from assay.plan.rehearsal import Rehearsal
+from assay.suite.spec import choose_one
 from small_worlds import make_images, make_net
 
 

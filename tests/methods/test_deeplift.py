@@ -11,8 +11,8 @@ from torch import nn
 import assay
 import real_networks
 from assay.data.memory import as_dataset
-from assay.methods import raw_map
-from assay.spec import choose_one
+from assay.methods.attribution import raw_map
+from assay.suite.spec import choose_one
 from methods.zoo import STYLES, make_zoo, zoo_images
 from small_worlds import make_images, make_net
 

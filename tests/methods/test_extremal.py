@@ -7,9 +7,9 @@ from torch import nn
 import assay
 from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable
-from assay.methods import attribute
+from assay.methods.attribution import attribute
 from assay.methods.extremal import SmoothMasks
-from assay.spec import choose_one
+from assay.suite.spec import choose_one
 from small_worlds import make_images, make_net
 
 

@@ -9,12 +9,12 @@ import torch
 from safetensors.numpy import save_file
 
 import assay
+from assay.answers.picture import explain_picture
 from assay.conformance.methods import CHECKS, WORLDS, explain
 from assay.errors import InputError, NotApplicable, PrerequisiteError
-from assay.own import own_suite
-from assay.picture import explain_picture
-from assay.run import dry_run, run
-from assay.spec import choose_one, make_suite
+from assay.run.suite_run import dry_run, run
+from assay.suite.from_options import own_suite
+from assay.suite.spec import choose_one, make_suite
 from reader import typed
 from small_worlds import make_images, make_net
 from toy_run import toy_images, toy_net

@@ -15,10 +15,10 @@ import torch
 from torch.nn.modules import module as modules
 
 import assay
-from assay import registry
 from assay.conformance.methods import WORLDS, choose
 from assay.conformance.worlds import World
 from assay.errors import NotApplicable
+from assay.plugins import registry
 
 CALLS = 5
 NOT_EXPLAINED_WITH = {"maps": "comes from a file", "oracle": "needs a dataset that knows the truth"}

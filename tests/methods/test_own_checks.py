@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import assay
-from assay import registry
 from assay.errors import InputError
-from assay.methods import raw_map
-from assay.methods.checks import conservation, gap
+from assay.methods.attribution import raw_map
+from assay.methods.promises import conservation, gap
 from assay.models.prepare import LOOK
-from assay.report.checks import lines
-from assay.spec import choose_one
+from assay.plugins import registry
+from assay.report.promise_table import lines
+from assay.suite.spec import choose_one
 from assay.types import Batch, Model
 from small_worlds import LinearImages, make_images, make_net
 

@@ -11,11 +11,11 @@ from torch import nn
 import assay
 from assay.conformance.worlds import bag_of_words, make_texts, padded, word_shares
 from assay.data.memory import as_dataset
+from assay.engine.engine import Engine
 from assay.errors import InputError
-from assay.interventions import Engine
-from assay.methods import attribute
+from assay.methods.attribution import attribute
 from assay.models.prepare import runner
-from assay.spec import choose_one
+from assay.suite.spec import choose_one
 from small_worlds import LinearImages, make_images, make_net
 
 

@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from assay import registry
 from assay.conformance.worlds import make_bagnet
 from assay.errors import InputError
 from assay.models.bagnet import LAYOUTS, BagNet
+from assay.plugins import registry
 
 MAKE = registry.get("model", "bagnet").function
 

@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from assay import registry
 from assay.conformance.worlds import make_bcos
 from assay.errors import InputError
 from assay.models.bcos import BcosConv2d, BcosResNet, Encode, UncentredNorm, explaining
+from assay.plugins import registry
 
 MAKE = registry.get("model", "bcos_resnet").function
 

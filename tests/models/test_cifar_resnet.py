@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from assay import registry
 from assay.errors import InputError, PrerequisiteError
 from assay.models.cifar_resnet import CifarResNet, Shortcut
+from assay.plugins import registry
 from assay.types import Model
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

@@ -9,10 +9,10 @@ import torch
 import torch.fx
 from torch import Tensor, nn
 
-from assay import registry
 from assay.errors import PrerequisiteError
 from assay.models import efficientnet_lite as module
 from assay.models.efficientnet_lite import VARIANTS, EfficientNetLite, SamePad
+from assay.plugins import registry
 from assay.types import Dataset, Model
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from assay.plan import build_one
+from assay.plan.plan import build_one
 from assay.store import Store
 
 transformers = pytest.importorskip("transformers")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import assay
-from assay import registry
+from assay.plugins import registry
 from assay.types import Model
 from squeezenet import SEEN, trained_squeezenet
 

@@ -5,8 +5,8 @@ import torch
 from torch.nn import functional
 
 import assay
-from assay import registry
 from assay.conformance.methods import CHEAP
+from assay.plugins import registry
 from small_worlds import make_images, make_net
 
 

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 import assay
-from assay.absent import each, random_subsets
 from assay.data.memory import as_dataset
-from assay.features import make_units
 from assay.removal import all_absent
 from assay.types import Batch
+from assay.units.absent import each, random_subsets
+from assay.units.features import make_units
 from small_worlds import make_images, make_net
 
 captum_attr = pytest.importorskip("captum.attr")

@@ -10,8 +10,8 @@ from torch.nn import functional
 
 import assay
 from assay.data.memory import as_dataset
-from assay.methods import attribute
-from assay.spec import choose_one
+from assay.methods.attribution import attribute
+from assay.suite.spec import choose_one
 from small_worlds import make_images, make_net
 
 

@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 import assay
 from assay import reduce
-from assay.protocols.parts import THRESHOLDS, grown, importance, minimal_sets
+from assay.protocols.painted_parts import THRESHOLDS, grown, importance, minimal_sets
 from assay.studies import funnybirds
 
 N = 16

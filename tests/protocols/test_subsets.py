@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import assay
-from assay.absent import random_subsets
 from assay.data.memory import as_dataset
 from assay.protocols import subsets
+from assay.units.absent import random_subsets
 from small_worlds import length_of, make_images, make_net, some_entries
 
 
@@ -191,7 +191,7 @@ class TestSetsAreDrawnOnce:
         dataset = as_dataset(make_images(4))
         batch = dataset.batch(dataset.ids)
         units = subsets.make_units(batch, "elements")
-        monkeypatch.setattr("assay.absent.KEPT", 2 * 5 * 256 // 8)  # two samples of four
+        monkeypatch.setattr("assay.units.absent.KEPT", 2 * 5 * 256 // 8)  # two samples of four
         made = [random_subsets(batch, units, [40], 5) for _ in range(2)]
         rows = torch.arange(5)
         for b in range(4):

@@ -9,12 +9,12 @@ from benchmarks.sparse_imputation import impute
 
 import assay
 from assay.errors import InputError, NotApplicable
+from assay.plan.timing import Seconds
 from assay.removal import make_removal, multigrid, noisy_linear
 from assay.removal.imputation import NoisyLinear
 from assay.removal.multigrid import Multigrid
-from assay.run import dry_run, run
-from assay.spec import make_suite
-from assay.timing import Seconds
+from assay.run.suite_run import dry_run, run
+from assay.suite.spec import make_suite
 from assay.types import Sample
 from small_worlds import make_images, make_net
 
@@ -233,7 +233,7 @@ def test_a_gpu_without_a_compiler_is_told_and_served(monkeypatch):
     """The kernels' module cannot even be imported here: that must not stop the imputation."""
     monkeypatch.setattr(multigrid.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setitem(sys.modules, "triton", None)
-    monkeypatch.delitem(sys.modules, "assay.removal.fused", raising=False)
+    monkeypatch.delitem(sys.modules, "assay.removal.triton_kernels", raising=False)
     with pytest.warns(UserWarning, match="Triton compiles no kernels here"):
         assert not multigrid._kernels_compile.__wrapped__(torch.device("cpu"))
 

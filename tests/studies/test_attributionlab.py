@@ -5,10 +5,12 @@ import pytest
 import torch
 
 import assay
-from assay.studies import attributionlab, lab_runs, lab_tables
-from assay.studies.lab_units import true_patches
+from assay.studies.attributionlab import runs as lab_runs
+from assay.studies.attributionlab import study as attributionlab
+from assay.studies.attributionlab import tables as lab_tables
+from assay.studies.attributionlab.units import true_patches
+from assay.studies.published_claims import claims_of, published
 from assay.studies.setting import Study
-from assay.studies.shelf import claims_of, published
 
 
 def test_all_claims_are_stated():
@@ -73,7 +75,7 @@ def test_the_modulo_table_stands_beside_the_papers(study):
 @pytest.mark.parametrize("target", lab_runs.TARGETS)
 def test_every_suite_is_whole(study, part, setting, target):
     """Its methods and protocols exist, and its environment has the layers that are looked at."""
-    from assay.plan import resolve
+    from assay.plan.plan import resolve
 
     plan = resolve(lab_runs.SUITES[part](study, f"{target}-{setting}"))
     (model,) = plan.models.values()

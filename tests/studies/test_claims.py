@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from assay.errors import InputError
-from assay.studies import claims as c
-from assay.studies.shelf import claims_of, complete, parse, published, write
+from assay.studies import claim as c
+from assay.studies.published_claims import claims_of, complete, parse, published, write
 
 CLAIM = c.Claim("soco.12", "soco", "Something rises", margin=0.1, n=100)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assay.reduce import at_level, soundness_curve
-from assay.studies import gaussian
+from assay.studies.soco import gaussian
 
 # Completeness at thresholds .9 to .6, of an independent prototype on one draw.
 EXPECTED = {

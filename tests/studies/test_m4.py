@@ -8,16 +8,18 @@ import pytest
 import torch
 from torch import nn
 
-from assay import registry
 from assay.environments.environment import Environment
 from assay.errors import InputError, PrerequisiteError
 from assay.models.small_vit import SmallViT
-from assay.studies import m4, m4_networks, m4_runs
-from assay.studies.claims import judge
-from assay.studies.m4_networks import CONVOLUTIONAL, TRANSFORMERS, Kind
-from assay.studies.m4_runs import Scored
+from assay.plugins import registry
+from assay.studies.claim import judge
+from assay.studies.m4 import networks as m4_networks
+from assay.studies.m4 import runs as m4_runs
+from assay.studies.m4 import study as m4
+from assay.studies.m4.networks import CONVOLUTIONAL, TRANSFORMERS, Kind
+from assay.studies.m4.runs import Scored
+from assay.studies.published_claims import claims_of, published
 from assay.studies.setting import Study, forecasts, run_study
-from assay.studies.shelf import claims_of, published
 from assay.types import Dataset, Sample
 
 CLAIMS = {claim.id: claim for claim in claims_of("m4")}

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.studies.rashomon import images, rashomon
+from assay.studies.attributionlab.rashomon import images, rashomon
 
 SEEDS = range(12)
 

@@ -9,8 +9,11 @@ import toy_run  # noqa: F401 - registers toy_images and toy_net
 from assay import reduce
 from assay.environments.environment import environment
 from assay.errors import InputError, PrerequisiteError
-from assay.studies import gaussian, planting, soco, soco_runs
+from assay.studies import planting
 from assay.studies.setting import Study, forecasts, run_study
+from assay.studies.soco import gaussian
+from assay.studies.soco import runs as soco_runs
+from assay.studies.soco import study as soco
 
 TRAINED = {f"soco.{n}" for n in (1, 2, 3, 4, 17)}
 NETWORKS = [name for name in soco.TESTS if name not in TRAINED | {"soco.7", "soco.8"}]

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from assay import registry
 from assay.data.memory import as_dataset
 from assay.errors import InputError, PrerequisiteError
-from assay.studies import soco_masks, soco_networks, soco_semi_natural
+from assay.plugins import registry
 from assay.studies.planting import planted
 from assay.studies.setting import Study, run_study
+from assay.studies.soco import masks as soco_masks
+from assay.studies.soco import networks as soco_networks
+from assay.studies.soco import semi_natural as soco_semi_natural
 from assay.training import epochs
 from assay.training.epochs import accuracy, train_epochs
 from assay.types import Model

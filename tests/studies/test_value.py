@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import directed_hausdorff
 
 from assay.errors import InputError
-from assay.studies import value
+from assay.studies.soco import value
 
 RANDOM = np.random.default_rng(0)
 MAPS = value.unit_range(RANDOM.normal(size=(4, 5, 8)))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from assay.wanted import in_words
+from assay.plugins.options import in_words
 
 # What the runner applies to any method that takes it.
 COMMON = {

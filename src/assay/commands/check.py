@@ -13,8 +13,8 @@ import typer
 from PIL import Image
 from rich.console import Console
 
+from assay.answers.refutation import Evidence, Judged, Verdict, refute
 from assay.errors import InputError, PrerequisiteError
-from assay.refutation import Evidence, Judged, Verdict, refute
 from assay.store import file_name
 
 LAST = "refuted on a designed network; this does not measure faithfulness on yours."

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from assay.studies.claims import COLUMNS, Row
-from assay.studies.shelf import PAPERS, published
+from assay.studies.claim import COLUMNS, Row
+from assay.studies.published_claims import PAPERS, published
 
 
 def rows_of(paper: str | None) -> list[Row]:

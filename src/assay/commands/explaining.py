@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
-from assay.best import explain_best, run_description
+from assay.answers.best import explain_best, run_description
+from assay.answers.picture import explain_picture
 from assay.errors import InputError, PrerequisiteError
-from assay.own import model_item
-from assay.picture import explain_picture
-from assay.registry import pick
+from assay.plugins.registry import pick
+from assay.suite.from_options import model_item
 
 
 def explain_one(

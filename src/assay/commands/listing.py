@@ -12,7 +12,7 @@ from rich.table import Table
 
 from assay.commands.allowed import COMMON, allowed_values
 from assay.errors import unknown
-from assay.needs import NEEDS
+from assay.plugins.needs import NEEDS
 
 KINDS = {
     "methods": "method",
@@ -116,15 +116,15 @@ def print_entries(console: Console, rows: list[dict[str, Any]]) -> None:
 
 
 def _suites() -> list[dict[str, Any]]:
-    from assay.spec import read_suite, suites
+    from assay.suite.spec import read_suite, suites
 
     return [{"name": name, "summary": read_suite(name).title} for name in suites()]
 
 
 def _passes(plugin: Any) -> Any:
     """What a method costs at its defaults; an own one may not say."""
-    from assay.registry import Method, Passes
-    from assay.spec import choose_one
+    from assay.plugins.registry import Method, Passes
+    from assay.suite.spec import choose_one
 
     if plugin.own and plugin.passes is Method.passes:
         return Passes(None, None, by="not said")
@@ -134,7 +134,7 @@ def _passes(plugin: Any) -> Any:
 
 
 def _plugins(kind: str) -> list[dict[str, Any]]:
-    from assay import registry
+    from assay.plugins import registry
 
     rows = []
     for plugin in registry.everything(kind):

@@ -19,7 +19,7 @@ def print_notes(console: Console, manifest: dict[str, Any]) -> None:
 
 def print_accuracy(console: Console, manifest: dict[str, Any]) -> None:
     """How often each network is right, and a warning where that is hardly above chance."""
-    from assay.manifest import hardly_above_chance
+    from assay.run.manifest import hardly_above_chance
 
     for row in manifest["clean"]:
         right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
@@ -82,7 +82,7 @@ def _print_truth(console: Console, results: Any, board: Any, where: tuple[str, s
 
 def print_checks(console: Console, results: Any) -> None:
     """By how much maps miss what their methods promise, where that can be seen."""
-    from assay.report.checks import lines
+    from assay.report.promise_table import lines
 
     for line in lines(results.checks):
         if line.large:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay import registry
 from assay.conformance import environments, methods, protocols
 from assay.conformance.worlds import Fault
 from assay.errors import InputError, NotApplicable, unknown
-from assay.imports import is_address, load_object
-from assay.spec import choose_one
+from assay.plugins import registry
+from assay.plugins.addresses import is_address, load_object
+from assay.suite.spec import choose_one
 
 KINDS: dict[str, tuple[Sequence[Callable[..., None]], Sequence[Callable[[], Any]]]] = {
     "method": (methods.CHECKS, methods.WORLDS),

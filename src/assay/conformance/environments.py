@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay import registry
 from assay.api import score
 from assay.conformance.worlds import Fault
 from assay.environments.environment import Environment
 from assay.environments.environment import environment as make
 from assay.errors import NotApplicable
+from assay.plugins import registry
 from assay.protocols.agreement import normalise
-from assay.spec import Choice, choose_one
+from assay.suite.spec import Choice, choose_one
 from assay.types import Batch, Dataset
 
 FEW, MORE, MANY = 6, 9, 100  # samples: of most checks, of one larger batch, of what chance gives

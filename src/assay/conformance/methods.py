@@ -26,11 +26,11 @@ from assay.conformance.worlds import (
     words_in_a_network,
     words_in_a_transformer,
 )
+from assay.engine.engine import engine_of
 from assay.errors import NotApplicable
-from assay.interventions import engine_of
-from assay.methods import attribute, raw_map
-from assay.registry import Passes, identity
-from assay.spec import Choice, choose_one
+from assay.methods.attribution import attribute, raw_map
+from assay.plugins.registry import Passes, identity
+from assay.suite.spec import Choice, choose_one
 from assay.types import Batch, Model
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

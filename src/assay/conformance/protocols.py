@@ -27,12 +27,12 @@ from assay.conformance.worlds import (
 from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
 from assay.models.wrap import model as as_model
-from assay.registry import Protocol
-from assay.run import prepare
-from assay.scoring import score_case
-from assay.shard import make_engine
-from assay.spec import choose_one, make_suite
+from assay.plan.scoring import score_case
+from assay.plugins.registry import Protocol
+from assay.run.shard import make_engine
+from assay.run.suite_run import prepare
 from assay.store import NOWHERE
+from assay.suite.spec import choose_one, make_suite
 from assay.types import Case
 
 

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from assay.data.memory import as_dataset
 from assay.environments.environment import environment
-from assay.methods import attribute
+from assay.methods.attribution import attribute
 from assay.models.bagnet import LAYOUTS, BagNet
 from assay.models.bcos import BcosResNet
 from assay.models.prepare import prepare_network
 from assay.models.small_vit import SmallViT
 from assay.models.token_classifier import PAD, SPECIAL, TokenClassifier, Vocabulary
 from assay.models.wrap import model as as_model
-from assay.spec import choose_one
+from assay.suite.spec import choose_one
 from assay.types import Batch, Dataset, Model, Tokenize
 
 

@@ -10,7 +10,7 @@ from PIL import Image, UnidentifiedImageError
 
 from assay.data.classes import one_each
 from assay.errors import InputError, PrerequisiteError
-from assay.registry import dataset
+from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
 
 ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"}

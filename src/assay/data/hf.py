@@ -13,7 +13,7 @@ from assay.data.memory import row_ids
 from assay.data.parquet import check_image, decode, hash_file
 from assay.data.texts import number_labels, text_dataset
 from assay.errors import InputError, PrerequisiteError, unknown
-from assay.registry import dataset
+from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
 
 INFO, STATE, SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"

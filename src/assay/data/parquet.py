@@ -17,7 +17,7 @@ from PIL import Image
 
 from assay.data.memory import row_ids
 from assay.errors import InputError, PrerequisiteError
-from assay.registry import dataset
+from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
 
 CACHE_BYTES = 256 * 2**20  # encoded images kept in memory

@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 
 from assay.errors import PrerequisiteError
-from assay.registry import dataset
+from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
 
 TILE = 256  # pixels along one photograph of a mosaic

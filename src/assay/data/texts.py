@@ -11,7 +11,7 @@ from typing import Any
 from assay.data.memory import of_texts
 from assay.data.parquet import check_numbers, hash_file, opened
 from assay.errors import InputError, PrerequisiteError, unknown
-from assay.registry import dataset
+from assay.plugins.registry import dataset
 from assay.types import Dataset
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay import registry
 from assay.data.memory import as_dataset
 from assay.errors import InputError
-from assay.own import dataset_item
+from assay.plugins import registry
+from assay.suite.from_options import dataset_item
 from assay.types import Dataset, Pixels, Preprocess
 
 BLANK = 0.5  # the grey of the blank canvas: black and white can both be seen on it

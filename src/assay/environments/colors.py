@@ -15,7 +15,7 @@ from assay.environments.environment import Environment
 from assay.environments.modulo import Count, Share, Size
 from assay.environments.patches import Shape, draw_patches
 from assay.errors import InputError
-from assay.registry import environment, identity
+from assay.plugins.registry import environment, identity
 from assay.types import Dataset, Model, Pixels, Sample
 
 PALETTE: tuple[Color, ...] = (

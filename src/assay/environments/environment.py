@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay import registry
 from assay.data.memory import as_dataset
 from assay.errors import InputError
+from assay.plugins import registry
 from assay.types import Batch, Dataset, Model
 
 
@@ -70,7 +70,7 @@ class Environment:
                 f"{type(found).__name__}. Make one of tensors with "
                 f"`assay.environments.environment.samples_of`."
             )
-        return replace(found, truth_of=self.model)
+        return replace(found, truth_of=self.model.output_read)
 
 
 def samples_of(

@@ -13,7 +13,7 @@ from assay.environments.designed import ModuloCounter
 from assay.environments.environment import Environment
 from assay.environments.patches import BLOB_REACH, Shape, draw_patches
 from assay.errors import InputError
-from assay.registry import environment, identity
+from assay.plugins.registry import environment, identity
 from assay.types import Dataset, Model, Pixels, Sample
 
 REACH = (15.0, 25.0)  # mean distance of a blob's outline from its centre, at a side of 224

@@ -21,7 +21,7 @@ from assay.environments.environment import Environment
 from assay.errors import InputError
 from assay.models.cifar_resnet import CifarResNet
 from assay.models.weights import load_weights
-from assay.registry import environment
+from assay.plugins.registry import environment
 from assay.training.several_targets import fit, fitting
 from assay.types import UPPER_BOUND, Dataset, Model, Parts, Pixels, Sample
 

@@ -15,20 +15,20 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from assay import registry
 from assay.environments import plants
 from assay.environments.bases import Base, read_base
 from assay.environments.environment import Environment, samples_of
 from assay.environments.plants import Plant, show
 from assay.environments.proof import Proof, prove
 from assay.errors import InputError
-from assay.imports import load_object
 from assay.models.cifar_resnet import CifarResNet
 from assay.models.wrap import model as as_model
-from assay.network import usable_device
-from assay.registry import environment
+from assay.plugins import registry
+from assay.plugins.addresses import load_object
+from assay.plugins.registry import environment
 from assay.training.supervised import RATE, train, train_once
 from assay.types import UPPER_BOUND, Dataset, Model, Pixels, Preprocess
+from assay.types.model import usable_device
 
 Count = Annotated[int, Field(ge=1)]
 Labels = Annotated[int, Field(ge=2)]

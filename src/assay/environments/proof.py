@@ -9,7 +9,7 @@ from torch import Tensor
 
 from assay.environments.plants import Plant, parts, show
 from assay.errors import PrerequisiteError
-from assay.hashing import count_distinct
+from assay.types.hashing import count_distinct
 
 RIGHT = 0.9  # how often the network must be right where the plant is
 MARGIN = 0.1  # how far above chance right answers may outlast the plant

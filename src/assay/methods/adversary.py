@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.interventions import micro_batches
-from assay.tokens import hooked
+from assay.engine.engine import micro_batches
 from assay.types import Batch, Model
+from assay.types.tokens import hooked
 
 TOGETHER = 32  # examples the critic sees at once
 EVERY = 5  # of its steps, one of the mask's

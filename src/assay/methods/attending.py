@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from assay.engine.engine import micro_batches
 from assay.errors import InputError, NotApplicable
-from assay.interventions import micro_batches
 from assay.methods.copies import points
-from assay.methods.fused import FUSED
+from assay.methods.fused_attention import FUSED
 from assay.methods.gradients import Output, explained
 from assay.types import Batch, Model
 

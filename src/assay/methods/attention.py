@@ -12,7 +12,7 @@ from assay.methods.attending import Attended, Resize, attend, attended, to_map, 
 from assay.methods.attention_lrp import CheferRules
 from assay.methods.gradients import Output, one_pass
 from assay.methods.override import refuse_half
-from assay.registry import Passes, method
+from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
 
 Start = Annotated[int, Field(ge=0)]

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.engine.engine import micro_batches
 from assay.errors import InputError, NotApplicable, unknown
-from assay.interventions import micro_batches
 from assay.methods.cam import enlarge
-from assay.registry import Method, canonical, code_identity, identity, label
-from assay.spec import REDUCTION, Choice, take_reduction
+from assay.plugins.registry import Method, canonical, code_identity, identity, label
+from assay.suite.spec import REDUCTION, Choice, take_reduction
 from assay.types import Batch, Model
 
 

@@ -12,7 +12,7 @@ from assay.methods.attending import Attended, Attending, Resize, attend, attende
 from assay.methods.attention import Start, beside_itself, carried, transformer
 from assay.methods.entering import Entering, Scaled
 from assay.methods.gradients import Output
-from assay.registry import Passes
+from assay.plugins.registry import Passes
 from assay.types import Batch, Model
 
 Steps = Annotated[int, Field(ge=2)]

@@ -11,16 +11,16 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from assay.engine.engine import micro_batches
 from assay.errors import NotApplicable
-from assay.interventions import micro_batches
 from assay.methods.adversary import TOGETHER, adversary_rows, generated_mask
 from assay.methods.cam import enlarge, find_layer, outputs
 from assay.methods.outputs import answers
 from assay.methods.statistics import usual, usual_passes
 from assay.models.prepare import prepare_network
-from assay.registry import Passes, method
-from assay.tokens import hooked
+from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
+from assay.types.tokens import hooked
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]

@@ -10,13 +10,13 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from assay.engine.engine import micro_batches
 from assay.errors import InputError, NotApplicable, unknown
-from assay.interventions import micro_batches
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained, one_pass
-from assay.registry import Passes, method
-from assay.tokens import hooked
+from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
+from assay.types.tokens import hooked
 
 Variant = Literal["paper", "torchcam"]
 TOGETHER = 16  # samples whose noisy copies are held at once

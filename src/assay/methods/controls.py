@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from assay.errors import InputError, NotApplicable
-from assay.methods import other_maps
+from assay.methods.attribution import other_maps
 from assay.methods.cam import enlarge
-from assay.registry import Nested, Passes, method
-from assay.spec import choose_one
+from assay.plugins.registry import Nested, Passes, method
+from assay.suite.spec import choose_one
 from assay.types import Batch, Model
 
 MethodChoice = Annotated[Any, Nested("method")]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from assay.spec import Noise
+from assay.suite.spec import Noise
 from assay.types import Batch, Model
 
 ROWS = 1024  # copies explained at once: enough to fill the last micro-batch, few enough to hold

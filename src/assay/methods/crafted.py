@@ -12,10 +12,10 @@ from pydantic import Field
 from torch import Tensor
 
 from assay.errors import NotApplicable
-from assay.methods import attribute
+from assay.methods.attribution import attribute
 from assay.methods.controls import MethodChoice, needs_of, passes_of, passes_on_of
-from assay.registry import method
-from assay.spec import choose_one
+from assay.plugins.registry import method
+from assay.suite.spec import choose_one
 from assay.types import Batch, Model
 
 Count = Annotated[int, Field(ge=1)]

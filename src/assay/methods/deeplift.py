@@ -8,12 +8,12 @@ from pydantic import Field
 from torch import Tensor
 
 from assay.errors import NotApplicable
-from assay.methods.checks import completeness
 from assay.methods.copies import points
 from assay.methods.differences import ROUNDING, Differences, Tape
 from assay.methods.gradients import Output, explained, starting_point
 from assay.methods.override import chunks, laid_out, logits_under, refuse_half
-from assay.registry import Passes, method
+from assay.methods.promises import completeness
+from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice
 from assay.types import Batch, Model
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import NotApplicable
-from assay.methods.fused import FUSED
+from assay.methods.fused_attention import FUSED
 from assay.methods.operators import ELEMENTWISE, LARGEST, LINEAR, MOVING, PRODUCTS, SMALLEST
 from assay.methods.override import Call, Override, Rule, refusing
 

@@ -10,9 +10,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from assay.interventions import micro_batches
+from assay.engine.engine import micro_batches
 from assay.methods.gradients import Output, explained
-from assay.registry import Passes, method
+from assay.plugins.registry import Passes, method
 from assay.removal.fills import gaussian
 from assay.types import Batch, Model
 

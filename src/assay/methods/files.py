@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from assay.errors import InputError, PrerequisiteError
-from assay.methods import MAPS_HASH, rows_of
-from assay.registry import method
+from assay.methods.attribution import MAPS_HASH, rows_of
+from assay.plugins.registry import method
 from assay.types import Batch, Model
 
 ENDINGS = (".safetensors", ".npz", ".npy")

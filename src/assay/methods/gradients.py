@@ -9,13 +9,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from assay.engine.engine import counter_of, micro_batches
 from assay.errors import InputError
-from assay.interventions import counter_of, micro_batches
-from assay.methods.checks import completeness, difference, gap
 from assay.methods.copies import points
 from assay.methods.outputs import Output as Output
 from assay.methods.outputs import explained as explained
-from assay.registry import Check, Passes, describe, method
+from assay.methods.promises import completeness, difference, gap
+from assay.plugins.registry import Check, Passes, describe, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 

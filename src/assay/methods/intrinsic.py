@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from assay.engine.engine import micro_batches
 from assay.errors import InputError
-from assay.interventions import micro_batches
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained, one_pass
-from assay.network import EXPLANATION_MODES
-from assay.registry import Passes, method
-from assay.tokens import hooked
+from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
+from assay.types.model import EXPLANATION_MODES
+from assay.types.tokens import hooked
 
 
 def explanation_mode(net: nn.Module) -> contextlib.AbstractContextManager[Any]:

@@ -7,10 +7,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay.methods.checks import conservation
 from assay.methods.copies import points
 from assay.methods.outputs import Output, begun_with
 from assay.methods.override import chunks, laid_out, logits_under, refuse_half
+from assay.methods.promises import conservation
 from assay.methods.relevance import (
     STABLE,
     Layer,
@@ -21,7 +21,7 @@ from assay.methods.relevance import (
     flat_rule,
 )
 from assay.methods.rules import checked_pass
-from assay.registry import method
+from assay.plugins.registry import method
 from assay.types import Batch, Model
 
 Rule = Literal[

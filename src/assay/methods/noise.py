@@ -5,7 +5,7 @@ the input's range. The kinds are readings of the same maps, so two of them cost 
 """
 
 from assay.methods.gradients import input_x_gradient, integrated_gradients, saliency
-from assay.registry import preset
+from assay.plugins.registry import preset
 
 # Where the presets differ from the papers they are named after.
 SMILKOV = """

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as tree
 
+from assay.engine.engine import micro_batches
 from assay.errors import NotApplicable
-from assay.interventions import micro_batches
-from assay.methods.fused import FUSED
+from assay.methods.fused_attention import FUSED
 from assay.types import Batch, Model
 
 AGREEMENT = 1e-4  # of the largest logit: what the mode may change in the answer

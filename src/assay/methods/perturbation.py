@@ -9,14 +9,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay.absent import each
+from assay.engine.engine import engine_of, intervention
 from assay.errors import InputError
-from assay.features import Features, UnitsChoice, make_units
-from assay.interventions import engine_of, intervention
 from assay.methods.gradients import Output
-from assay.registry import Passes, get, method, pick
+from assay.plugins.registry import Passes, get, method, pick
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
+from assay.units.absent import each
+from assay.units.features import Features, UnitsChoice, make_units
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]

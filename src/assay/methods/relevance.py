@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.utils import _pytree as tree
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from assay.methods.fused import FUSED
+from assay.methods.fused_attention import FUSED
 from assay.methods.operators import ACTIVATIONS, GATES, LARGEST, LINEAR, MOVING
 from assay.methods.override import Call, Override, Rule, refusing
 

@@ -23,9 +23,9 @@ from assay.methods.override import (
     refusing,
 )
 from assay.methods.relevance import Relevance, excitation_rule
-from assay.registry import Passes, method
-from assay.tokens import hooked
+from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
+from assay.types.tokens import hooked
 
 # Activations that stand where others have a rectifier: the rules say nothing of them, and without
 # one the map would be the plain gradient under another name.

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from assay.engine.engine import counter_of, engine_of
 from assay.errors import NotApplicable
-from assay.interventions import counter_of, engine_of
 from assay.methods.cam import enlarge, find_layer, outputs
 from assay.methods.gradients import Output
 from assay.models.prepare import prepare_network
-from assay.registry import Passes, method
+from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from assay.engine.engine import counter_of
 from assay.errors import NotApplicable, warn
-from assay.interventions import counter_of
 from assay.methods.cam import find_layer, outputs
 from assay.types import Batch, Model
 

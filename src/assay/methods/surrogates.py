@@ -16,14 +16,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay.absent import Absent, listed
-from assay.features import Features, UnitsChoice, make_units
-from assay.interventions import engine_of, intervention
+from assay.engine.engine import engine_of, intervention
 from assay.methods.gradients import Output
 from assay.methods.perturbation import Spread, painted
-from assay.registry import Passes, get, method, pick
+from assay.plugins.registry import Passes, get, method, pick
 from assay.removal import FillChoice
 from assay.types import Batch, Model
+from assay.units.absent import Absent, listed
+from assay.units.features import Features, UnitsChoice, make_units
 
 CELLS = 7  # a side, where nobody names units: about as many as LIME's segments
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from assay.errors import InputError
 from assay.models.cifar_resnet import CLASSES, PIXELS
 from assay.models.weights import load_weights
-from assay.registry import model
+from assay.plugins.registry import model
 from assay.types import Model, Preprocess
 
 EXPANSION = 4  # how many times more channels leave a block than its middle has

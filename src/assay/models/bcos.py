@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from assay.errors import InputError
 from assay.models.cifar_resnet import CLASSES
 from assay.models.weights import load_weights
-from assay.registry import model
+from assay.plugins.registry import model
 from assay.types import Model, Pixels, Preprocess
 
 PIXELS = Pixels(mean=(0.0,) * 3, std=(1.0,) * 3)  # the network takes pixels in [0, 1] as they are

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.models.weights import load_weights
-from assay.registry import model
+from assay.plugins.registry import model
 from assay.types import Model, Pixels, Preprocess
 
 PIXELS = Pixels(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))

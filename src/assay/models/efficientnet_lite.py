@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from assay.errors import PrerequisiteError
 from assay.models.weights import load_weights
-from assay.registry import model
+from assay.plugins.registry import model
 from assay.types import Model, Pixels, Preprocess
 
 PIXELS = Pixels(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)  # input = (x - 127) / 128

@@ -9,7 +9,7 @@ from torch import nn
 from assay.errors import InputError, unknown
 from assay.models.weights import load_weights
 from assay.models.wrap import model
-from assay.registry import ModelFactory
+from assay.plugins.registry import ModelFactory
 from assay.types import Model, Prepare
 
 # What can be said of any network beside its factory's own options.

@@ -10,8 +10,8 @@ from assay.errors import PrerequisiteError, unknown
 from assay.models.factory import DESCRIPTION, describe
 from assay.models.huggingface import hugging_face
 from assay.models.shim import ensure_torchvision as ensure_torchvision
-from assay.pixels import Pixels, Preprocess
 from assay.types import Model
+from assay.types.pixels import Pixels, Preprocess
 
 Built = tuple[nn.Module, Preprocess | None, list[str]]  # and the names of the classes, where known
 

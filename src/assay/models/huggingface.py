@@ -16,9 +16,9 @@ from torch import nn
 from assay.errors import InputError, PrerequisiteError, unknown, warn
 from assay.models.factory import DESCRIPTION, describe
 from assay.models.shim import ensure_torchvision
-from assay.pixels import Pixels, Preprocess
-from assay.tokens import Tokenize, Tokens
 from assay.types import Model
+from assay.types.pixels import Pixels, Preprocess
+from assay.types.tokens import Tokenize, Tokens
 
 KINDS = {"SequenceClassification": "text", "ImageClassification": "image"}
 SQUASHED = 384  # pixels: ConvNeXt's preprocessing squashes instead of cropping from here on

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from assay.errors import InputError
 from assay.models.cifar_resnet import CLASSES
 from assay.models.weights import load_weights
-from assay.registry import model
+from assay.plugins.registry import model
 from assay.types import Model, Pixels, Preprocess
 
 PIXELS = Pixels(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from assay.errors import InputError, PrerequisiteError
 from assay.models.weights import load_weights, read_weights
-from assay.registry import model
-from assay.tokens import Tokenize, Tokens
+from assay.plugins.registry import model
 from assay.types import Model
+from assay.types.tokens import Tokenize, Tokens
 
 SPECIAL = ("<pad>", "<mask>", "<unknown>", "<begin>", "<end>")
 PAD, MASK, UNKNOWN, BEGIN, END = range(len(SPECIAL))

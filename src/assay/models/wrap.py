@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from assay.errors import InputError
-from assay.network import Reshape
 from assay.types import Model, Pixels, Prepare, Preprocess, Tokenize, Tokens
+from assay.types.model import Reshape
 
 
 def model(

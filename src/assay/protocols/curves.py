@@ -16,12 +16,12 @@ from pydantic import Field
 from torch import Tensor
 
 from assay import reduce
-from assay.absent import above, below, by_rank
 from assay.errors import InputError
-from assay.features import UnitsChoice, make_units
-from assay.registry import protocol
+from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Response, Scores
+from assay.units.absent import above, below, by_rank
+from assay.units.features import UnitsChoice, make_units
 
 Output = Literal["probability", "logit", "log_odds"]
 Order = Literal["most_relevant_first", "least_relevant_first"]

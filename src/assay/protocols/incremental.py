@@ -11,13 +11,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from assay.absent import by_rank
 from assay.errors import NotApplicable
-from assay.features import UnitsChoice, make_units
+from assay.plugins.registry import protocol
 from assay.protocols.curves import Output, Steps, joined, ranked, removed_shares
-from assay.registry import protocol
 from assay.removal import FillChoice, make_removal
 from assay.types import Case, Response, Scores
+from assay.units.absent import by_rank
+from assay.units.features import UnitsChoice, make_units
 
 PAPER_SHARES = [k / 32 for k in range(32)]
 CHEAP = 2  # forward passes a sample that a method may take to be asked again at every step

@@ -11,11 +11,11 @@ from pydantic import Field
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.features import UnitsChoice
+from assay.plugins.registry import protocol
 from assay.protocols.curves import Order, Output, ranked
-from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
+from assay.units.features import UnitsChoice
 
 Shares = Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(min_length=1)]
 ERASER: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)

@@ -8,11 +8,11 @@ from typing import Literal
 
 import torch
 
-from assay.features import UnitsChoice
+from assay.plugins.registry import protocol
 from assay.protocols.curves import Order, Steps, area, correct, curve, ranked
-from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
+from assay.units.features import UnitsChoice
 
 Variant = Literal["exact", "road"]
 

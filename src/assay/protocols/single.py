@@ -6,12 +6,12 @@ import torch
 from pydantic import Field
 
 from assay import reduce
-from assay.absent import each
-from assay.features import UnitsChoice, make_units, one_of
-from assay.interventions import intervention
-from assay.registry import protocol
+from assay.engine.engine import intervention
+from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
+from assay.units.absent import each
+from assay.units.features import UnitsChoice, make_units, one_of
 
 
 @protocol(

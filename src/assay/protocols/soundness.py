@@ -10,13 +10,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay.absent import above, below, by_rank, ranks
 from assay.errors import NotApplicable
-from assay.features import Features, UnitsChoice, make_units
+from assay.plugins.registry import protocol
 from assay.protocols.curves import correct
-from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
+from assay.units.absent import above, below, by_rank, ranks
+from assay.units.features import Features, UnitsChoice, make_units
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Level = Annotated[float, Field(ge=0, lt=1)]

@@ -9,13 +9,13 @@ from pydantic import Field
 from torch import Tensor
 
 from assay import reduce
-from assay.absent import Absent, each, random_subsets
+from assay.engine.engine import intervention
 from assay.errors import InputError, NotApplicable
-from assay.features import Features, UnitsChoice, make_units, one_of
-from assay.interventions import intervention
-from assay.registry import protocol
+from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
+from assay.units.absent import Absent, each, random_subsets
+from assay.units.features import Features, UnitsChoice, make_units, one_of
 
 Output = Literal["logit", "probability", "log_odds"]
 Share = Annotated[float, Field(gt=0, le=1)]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.plugins.registry import protocol
 from assay.protocols.agreement import (
     Region,
     Side,
@@ -19,7 +20,6 @@ from assay.protocols.agreement import (
     soft_scores,
     top_inside,
 )
-from assay.registry import protocol
 from assay.types import Case, Scores
 
 FACTS: Mapping[str, Any] = {

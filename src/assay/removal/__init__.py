@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.features import Features, elements
-from assay.registry import Nested, canonical, get, identity, pick
+from assay.plugins.registry import Nested, canonical, get, identity, pick
 from assay.removal.imputation import noisy_linear as noisy_linear
 from assay.types import Batch
+from assay.units.features import Features, elements
 
 FillChoice = Annotated[Any, Nested("fill")]
 IMPUTING = "noisy_linear"  # the fill that solves for pixels: it costs as much as a small network

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from assay.errors import NotApplicable, PrerequisiteError
-from assay.registry import fill
+from assay.plugins.registry import fill
 from assay.types import Batch, Pixels, Tokens
 
 

@@ -13,10 +13,10 @@ from pydantic import Field
 from torch import Tensor
 
 from assay.errors import InputError, NotApplicable
-from assay.features import Features
-from assay.registry import fill
+from assay.plugins.registry import fill
 from assay.removal.multigrid import Multigrid
 from assay.types import Batch
+from assay.units.features import Features
 
 # The smallest tolerance that a precision surely reaches, as a share of the largest pixel.
 _REACH = {torch.float32: 1e-4, torch.float64: 1e-12}

@@ -303,7 +303,7 @@ class Multigrid:
 def _kind_of_level(like: Tensor) -> type[Level]:
     """On a GPU each step is one kernel, where kernels can be compiled."""
     if like.is_cuda and like.dtype == torch.float32 and _kernels_compile(like.device):
-        from assay.removal.fused import FusedLevel
+        from assay.removal.triton_kernels import FusedLevel
 
         return FusedLevel
     return Level
@@ -315,7 +315,7 @@ def _kernels_compile(device: torch.device) -> bool:
     if not importlib.util.find_spec("triton"):
         return False
     try:
-        from assay.removal.fused import FusedLevel
+        from assay.removal.triton_kernels import FusedLevel
 
         alone = torch.ones(1, 1, dtype=torch.bool, device=device)
         level = FusedLevel(alone, 1, 1, torch.float32)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import NotApplicable
-from assay.features import Features, parts_of
-from assay.registry import fill
+from assay.plugins.registry import fill
 from assay.types import Batch, Parts
+from assay.units.features import Features, parts_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from markupsafe import Markup, escape
 
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
-from assay.report import board, checks, facts, gallery, traces, truth, verdict
+from assay.report import board, facts, gallery, traces, verdict
+from assay.report import known_truth as truth
+from assay.report import promise_table as checks
 from assay.report.board import Board, Key, Panel
 from assay.report.charts import shown
 

@@ -15,13 +15,13 @@ from torch import Tensor
 from assay.api import benchmark
 from assay.environments.environment import Environment
 from assay.errors import NotApplicable
-from assay.features import parts_of
-from assay.methods import attribute
+from assay.methods.attribution import attribute
 from assay.models.prepare import prepare_network
-from assay.protocols.parts import importance
+from assay.protocols.painted_parts import importance
 from assay.reduce import PART_SCORES
-from assay.spec import Choice, choose_one
+from assay.suite.spec import Choice, choose_one
 from assay.types import Batch, Model, Parts
+from assay.units.features import parts_of
 
 SHARED = 2  # parts that a class has in common with the one shown
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from assay import __version__
 from assay.errors import InputError, PrerequisiteError
-from assay.forecast import Forecast
-from assay.run import dry_run, run
-from assay.spec import Spec, make_suite
-from assay.studies.claims import Claim, Row, Setting
+from assay.plan.forecast import Forecast
+from assay.run.suite_run import dry_run, run
+from assay.studies.claim import Claim, Row, Setting
+from assay.studies.published_claims import chosen, module_of, parse, write
 from assay.studies.reading import Reading
-from assay.studies.shelf import chosen, module_of, parse, write
+from assay.suite.spec import Spec, make_suite
 
 CIFAR = ("cifar_resnet20", "cifar_resnet56")  # two depths of one kind of network
 

@@ -1,0 +1,1 @@
+"""Questions beyond a run: refute a method, explain one input with the best method."""

@@ -1,0 +1,125 @@
+"""One picture or text, one model, one method: the map over it, and what the model says."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from assay.api import explain
+from assay.errors import InputError, PrerequisiteError
+from assay.plan.plan import build_one
+from assay.plugins import registry
+from assay.report.overlay import overlay
+from assay.report.words import Words
+from assay.types import Model, Prepare, Tokenize
+
+VISIBLE = 256  # pixels of the longer side, at least, as far as whole multiples go
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file or a text as a model sees it, and what the model says of it."""
+
+    model: Model
+    inputs: Tensor  # [1, C, H, W], or [1, T] of a text
+    shares: Tensor  # [classes]: the probability of each
+    target: int  # the class explained
+
+    @property
+    def probability(self) -> float:
+        """The probability of the class explained."""
+        return float(self.shares[self.target])
+
+    @property
+    def said(self) -> str:
+        """What the model says of the class explained, in words."""
+        return f"{self.model.name} gives {self.name} a probability of {self.probability:.3f}."
+
+    @property
+    def name(self) -> str:
+        """The name of the class explained."""
+        return self.class_name(self.target)
+
+    def class_name(self, number: int) -> str:
+        """The name of a class, or its number."""
+        return self.model.classes[number] if self.model.classes else f"class {number}"
+
+    @property
+    def usual_method(self) -> str:
+        """What explains it where nobody says which method."""
+        return "gradcam" if self.model.tokens is None else "integrated_gradients"
+
+    def over(self, values: Tensor) -> Image.Image | Words:
+        """A map over the picture, or over the words."""
+        prepare = self.model.prepare
+        if isinstance(prepare, Tokenize):
+            special = prepare.tokens.special_at(self.inputs[0]).tolist()
+            return Words(self.said, prepare.words(self.inputs[0]), values, special)
+        if prepare is None:
+            raise PrerequisiteError(f"It is not known how `{self.model.name}` prepares images.")
+        shown = overlay(prepare.pixels.to_pixels(self.inputs[0]), values)
+        times = max(1, VISIBLE // max(shown.size))  # small pictures are enlarged to be seen
+        return shown.resize((shown.width * times, shown.height * times), Image.Resampling.NEAREST)
+
+
+def read_picture(path: str | Path, model_item: Any, target: int | None) -> Picture:
+    """An image file, or a text, before a model; explained is the predicted class, or `target`.
+
+    Raises:
+        InputError: The file holds no image, or there is no such class.
+        PrerequisiteError: There is no such file, or the model does not say how it prepares images.
+    """
+    model = build_one("model", model_item)
+    if model.prepare is None:
+        raise PrerequisiteError(
+            f"It is not known how model `{model.name}` prepares images: give --size, --mean, --std."
+        )
+    inputs = _read(path, model.prepare)
+    with model.evaluating(), torch.no_grad():
+        shares = model.log_probs(model(inputs.to(model.device)))[0].exp()
+    if target is not None and target >= len(shares):
+        raise InputError(f"Expected a class below {len(shares)}, got {target}.")
+    return Picture(model, inputs, shares, int(shares.argmax()) if target is None else target)
+
+
+def _read(path: str | Path, prepare: Prepare) -> Tensor:
+    if isinstance(prepare, Tokenize):
+        return prepare(str(path))[None]
+    try:
+        with Image.open(path) as file:
+            return prepare(file)[None]
+    except FileNotFoundError:
+        raise PrerequisiteError(f"There is no file `{path}`.") from None
+    except (UnidentifiedImageError, OSError) as error:
+        raise InputError(f"Expected an image in `{path}`: {error}.") from error
+
+
+def refuse_maps(method: Any) -> None:
+    """Maps computed elsewhere hold nothing of a picture that was not among their samples.
+
+    Raises:
+        InputError: The method only looks maps up.
+    """
+    if registry.pick(method)[0] == "maps":
+        raise InputError(
+            "Expected a method that can explain a new picture or text; `maps` only looks up what "
+            "was computed for the samples of a dataset. Name another with `--method`."
+        )
+
+
+def explain_picture(
+    path: str | Path, model_item: Any, method: str | None, target: int | None
+) -> tuple[str, Image.Image | Words]:
+    """What the model says of an image file or a text, in words, and the method's map over it.
+
+    Raises:
+        InputError: The file holds no image, or the model does not say how it prepares one.
+    """
+    picture = read_picture(path, model_item, target)
+    chosen = method or picture.usual_method
+    refuse_maps(chosen)
+    values = explain(picture.model, picture.inputs, [picture.target], chosen)[0]
+    return f"{picture.said} Explained with {chosen}.", picture.over(values)

@@ -1,0 +1,1 @@
+"""The only place where a protocol makes the model run."""

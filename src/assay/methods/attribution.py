@@ -1,0 +1,225 @@
+"""Attribution methods: who made the model say so? And the one way to run any of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import InputError, NotApplicable
+from assay.methods.copies import Moments as Moments
+from assay.methods.copies import noisy_moments
+from assay.plugins.registry import Method, code_identity, identity
+from assay.suite.spec import MAPS_HASH as MAPS_HASH
+from assay.suite.spec import REDUCTION, Choice
+from assay.types import Batch, Model
+
+
+def attribute(model: Model, batch: Batch, choice: Choice) -> Tensor:  # [B, *map_shape]
+    """Run a method and reduce what its formula gives to one signed number per position."""
+    return finish(raw_map(model, batch, choice), batch, choice)
+
+
+def finish(raw: "Tensor | Moments", batch: Batch, choice: Choice) -> Tensor:
+    """From what a formula gave to the map: the kind of noise is read off, channels are reduced."""
+    if isinstance(raw, Moments):
+        raw = raw.read(choice.noise.kind if choice.noise else "smoothgrad")
+    return reduce_map(raw, batch, choice.label, **choice.reduction)
+
+
+def explain_again(model: Model, batch: Batch, choice: Choice) -> Callable[[Tensor], Tensor] | None:
+    """The method on changed inputs of the same samples; None where the maps came ready-made."""
+    if MAPS_HASH in choice.options:
+        return None
+    return lambda inputs: attribute(model, replace(batch, inputs=inputs), choice)
+
+
+def forward_passes(model: Model, batch: Batch, choice: Choice) -> int | None:
+    """Forward passes a sample; None where nobody can say, or a function of the user's own does not.
+
+    What a method does once for all samples is left out.
+    """
+    return None if says_nothing(choice) else choice.passes_on(model, batch).forward
+
+
+def says_nothing(choice: Choice) -> bool:
+    """Whether it is a function of the user's own that does not say what it costs."""
+    plugin = choice.plugin
+    if MAPS_HASH in choice.options:
+        return False
+    return plugin.passes is Method.passes and (plugin.own or plugin.family == "given")
+
+
+def raw_map(model: Model, batch: Batch, choice: Choice) -> "Tensor | Moments":
+    """What the method's formula gives, channels and all; under noise, of all copies together."""
+    if choice.noise is None:
+        return _run(model, batch, choice)
+    return noisy_moments(model, batch, choice.noise, lambda copies: _run(model, copies, choice))
+
+
+def _run(model: Model, batch: Batch, choice: Choice) -> Tensor:
+    try:
+        # A method of the user's own may take gradients as it likes.
+        with torch.set_grad_enabled(choice.plugin.own):
+            raw = choice.plugin.function(model, batch, **choice.options)
+        return _as_tensor(raw, batch, choice.label)
+    except torch.cuda.OutOfMemoryError:
+        if model.micro_batch == 1:
+            raise
+    # Outside the handler, which holds on to what did not fit.
+    torch.cuda.empty_cache()
+    model.micro_batch //= 2
+    return _run(model, batch, choice)
+
+
+def _as_tensor(found: Any, batch: Batch, name: str) -> Tensor:
+    """What a function gave for maps; of an array a tensor like the inputs.
+
+    Raises:
+        InputError: It is neither, as where a function forgot to return them.
+    """
+    if isinstance(found, Tensor):
+        return found.detach()
+    try:
+        array = np.asarray(found)
+    except (TypeError, ValueError, RuntimeError):  # a list that is no array
+        array = np.empty(0, object)
+    if array.dtype.kind not in "biuf":
+        got = type(found).__name__
+        said = "None. Does the function return them?" if found is None else f"{got}."
+        raise InputError(f"Expected maps of `{name}` as a tensor or array, got {said}")
+    whole = torch.from_numpy(array.astype(np.float64, order="C"))
+    return whole.to(batch.inputs.device, batch.dtype)
+
+
+def other_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
+    """The method's maps of other samples, one for each.
+
+    Raises:
+        NotApplicable: There is nobody else.
+    """
+    if batch.dataset is not None:
+        groups = batch.dataset.groups
+        for sample in batch.ids:
+            other = batch.dataset.partner(sample)
+            if groups.get(other, other) == groups.get(sample, sample):
+                raise NotApplicable(
+                    "Needs at least two samples, since it takes maps of others: there is only one, "
+                    "or only one group of them."
+                )
+    return partner_maps(model, batch, choice)
+
+
+def partner_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
+    """The method's maps of each sample's partner: another sample, explained for its own label."""
+    lender = {name: batch.extra[name] for name in ("engine",) if name in batch.extra}
+    return attribute(model, replace(batch.partners(), extra=lender), choice)
+
+
+def reduce_map(
+    raw: Tensor, batch: Batch, name: str, *, reduce: str = "sum", abs: bool = False
+) -> Tensor:
+    """Check the shape of a method's output and take its channels together."""
+    if raw.dtype in (torch.float16, torch.bfloat16):
+        raw = raw.float()  # sums and files want more than half precision
+    shape = (len(batch), *batch.map_shape)
+    if tuple(raw.shape) == (len(batch), 1, *batch.map_shape) != tuple(batch.inputs.shape):
+        raw = raw[:, 0]
+    channels = _channels(raw, batch)
+    if channels == -1 and reduce in ("sum", "abs_sum"):
+        _check_sum(raw, name)
+    if channels is not None:
+        raw = {
+            "sum": lambda: raw.sum(channels),
+            "abs_sum": lambda: raw.sum(channels).abs(),
+            "sum_abs": lambda: raw.abs().sum(channels),
+            "square": lambda: raw.square().sum(channels),
+            "none": lambda: raw,
+        }[reduce]()
+    elif tuple(raw.shape) == shape:
+        elementwise = {"abs_sum": torch.abs, "sum_abs": torch.abs, "square": torch.square}
+        raw = elementwise.get(reduce, torch.clone)(raw)
+    else:
+        raise wrong_shape(raw, batch, name)
+    return raw.abs() if abs else raw
+
+
+def wrong_shape(maps: Tensor, batch: Batch, name: str, n: int | None = None) -> InputError:
+    """The error for maps that fit neither positions nor inputs; `n` samples, else the batch's."""
+    samples = len(batch) if n is None else n
+    shapes = ((samples, *each) for each in (batch.map_shape, tuple(batch.inputs.shape[1:])))
+    expected = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
+    return InputError(
+        f"Expected maps of `{name}` to have shape {expected}, got {tuple(maps.shape)}."
+    )
+
+
+def _check_sum(raw: Tensor, name: str) -> None:
+    """Refuse sums that are rounding.
+
+    A network that normalises its embeddings ignores their mean, so the gradient's sum over a
+    word's embedding is zero, whatever the word.
+    """
+    parts = raw.abs().sum(-1).max()
+    if bool(parts > 0) and bool(raw.sum(-1).abs().max() < 1e-5 * parts):
+        raise NotApplicable(
+            f"The sum of `{name}` over a word's embedding vanishes here: the network normalises "
+            f"its embeddings. Use `reduce: square` or `reduce: sum_abs`."
+        )
+
+
+def _channels(raw: Tensor, batch: Batch) -> int | None:
+    """Which axis of a method's output is reduced: an image's channels, a word's embedding."""
+    if batch.tokens is not None:
+        return -1 if tuple(raw.shape[:-1]) == (len(batch), *batch.map_shape) else None
+    whole = tuple(raw.shape) == tuple(batch.inputs.shape)
+    return 1 if whole and raw.ndim == len(batch.map_shape) + 2 else None
+
+
+def rows_of(batch: Batch, count: int, whose: str, ids: Sequence[str] | None = None) -> list[int]:
+    """Which of `count` maps are those of a batch: they go by `ids`, or by the dataset's order.
+
+    Raises:
+        InputError: There are more or fewer maps than samples, or one of the batch has none.
+    """
+    everyone = ids if ids is not None else batch.dataset.ids if batch.dataset else batch.ids
+    if count != len(everyone):
+        samples = "samples" if ids is None else "ids"
+        raise InputError(
+            f"Expected `{whose}` to hold a map for each of {len(everyone)} {samples}, got {count}."
+        )
+    place = {sample: row for row, sample in enumerate(everyone)}
+    missing = [sample for sample in batch.ids if sample not in place]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(
+            f"Expected `{whose}` to hold a map of sample `{missing[0]}`{more}, found none; it has "
+            f"{count} of others, first `{everyone[0]}`."
+        )
+    return [place[sample] for sample in batch.ids]
+
+
+def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -> Choice:
+    """Maps computed elsewhere (one per sample of the dataset), or a plain callable, as a method.
+
+    A callable runs with gradients enabled and may give a tensor or an array.
+    """
+    if callable(source) and not isinstance(source, Tensor):
+
+        def run(model: Model, batch: Batch, *, source_hash: str = "") -> Tensor:
+            with torch.enable_grad():
+                found = source(model, batch)
+            return _as_tensor(found, batch, label).to(batch.inputs.device, batch.dtype)
+
+        plugin = Method(label, run, family="given", title=label)
+        return Choice(label, plugin, {"source_hash": code_identity(source)}, dict(REDUCTION))
+    maps = torch.as_tensor(source)
+
+    def look_up(model: Model, batch: Batch, *, maps_hash: str = "") -> Tensor:
+        rows = rows_of(batch, len(maps), label)
+        return maps[rows].to(batch.inputs.device, batch.dtype)
+
+    plugin = Method(label, look_up, family="given", title=label)
+    return Choice(label, plugin, {MAPS_HASH: identity(maps)}, dict(REDUCTION))

@@ -1,0 +1,5 @@
+"""What a run will do: cells, shards, scoring of one case, forecast."""
+
+from assay.plugins.moved import names_now_in
+
+__getattr__ = names_now_in("assay.plan", "assay.plan.plan")

@@ -1,0 +1,277 @@
+"""What a run will cost, before it runs: every protocol is rehearsed without a network."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from assay.engine.engine import Shelf
+from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.methods.attribution import (
+    MAPS_HASH,
+    attribute,
+    explain_again,
+    forward_passes,
+    raw_map,
+    says_nothing,
+)
+from assay.models.prepare import LOOK
+from assay.plan.kept_promises import check_passes
+from assay.plan.plan import Plan, Shard
+from assay.plan.rehearsal import Again, FirstOf, Rehearsal, made_up_partner, no_network
+from assay.plan.scoring import dealt
+from assay.plugins.registry import Passes
+from assay.removal import make_removal
+from assay.suite.spec import Choice
+from assay.types import Case, Model
+
+
+@dataclass
+class Forecast:
+    """Network passes of a run. Rows are samples through the network, padding not counted."""
+
+    rows: dict[str, int] = field(default_factory=dict)  # by protocol
+    shared: dict[str, int] = field(default_factory=dict)  # of these, what serves all methods
+    method_rows: dict[str, int] = field(default_factory=dict)  # by method
+    backward_rows: dict[str, int] = field(default_factory=dict)  # by method
+    once_rows: dict[str, int] = field(default_factory=dict)  # by method, for all samples at once
+    forward_calls: dict[str, int] = field(default_factory=dict)  # by model, in micro-batches
+    gradient_calls: dict[str, int] = field(default_factory=dict)
+    imputed_calls: dict[str, int] = field(default_factory=dict)  # of the forward ones
+    unknown: list[str] = field(default_factory=list)  # methods whose cost nobody can foretell
+    looks: int = 0  # each process looks at each network once
+    rehearsed: int = 0  # samples that pass one by one before a run, to see how large a layer is
+    work: int = 0  # rows, backward passes counted double: the progress bar's total
+    seconds: float | None = None
+
+    def add(self, part: "Forecast") -> None:
+        """Take in what another part of the run costs."""
+        for name in (
+            "rows", "shared", "method_rows", "backward_rows", "once_rows", "forward_calls",
+            "gradient_calls", "imputed_calls",
+        ):  # fmt: skip
+            mine = getattr(self, name)
+            for key, count in getattr(part, name).items():
+                mine[key] = mine.get(key, 0) + count
+        self.rehearsed += part.rehearsed
+        self.unknown = list(dict.fromkeys([*self.unknown, *part.unknown]))
+        self.work += part.work
+
+    @property
+    def forwards(self) -> int:
+        """All samples that will pass through the network, forward."""
+        counts = (self.rows, self.method_rows, self.once_rows)
+        return sum(sum(count.values()) for count in counts) + self.looked
+
+    @property
+    def looked(self) -> int:
+        """Of these, what only looks at the networks."""
+        return LOOK * self.looks + self.rehearsed
+
+    @property
+    def backwards(self) -> int:
+        """All samples for which a gradient will go back through the network."""
+        return sum(self.backward_rows.values())
+
+    @property
+    def calls(self) -> int:
+        """How often the network will be called."""
+        explaining = sum(self.forward_calls.values()) + sum(self.gradient_calls.values())
+        return explaining + self.looks + self.rehearsed
+
+    def __str__(self) -> str:
+        """The sums, in one line."""
+        time = "" if self.seconds is None else f", about {self.seconds:.0f} s"
+        shared = sum(self.shared.values())
+        rest = f", and what {', '.join(self.unknown)} will need" if self.unknown else ""
+        return (
+            f"{self.forwards:,} forward passes in {self.calls:,} calls, "
+            f"{shared:,} of them shared by all methods{time}{rest}"
+        )
+
+
+def forecast(
+    plan: Plan,
+    shards: Sequence[Shard],
+    done: Callable[[Shard, Choice, Choice], bool],
+    explained: Callable[[Shard, Choice], bool],
+    checked: Callable[[Shard, Choice], bool],
+    shelf: Callable[[Shard], Shelf],
+    processes: int = 1,
+) -> Forecast:
+    """Rehearse these shards; what is finished or on the shelf costs nothing.
+
+    One sample stands for all of its shard, unless samples differ in their number of units. What a
+    method finds out about the data, each of the processes that explain finds out for itself.
+
+    Raises:
+        InputError: A protocol cannot take its options here.
+        PrerequisiteError: A fill lacks something. Nothing has been computed yet.
+    """
+    total = Forecast()
+    findings: dict[str, _Finding] = {}
+    for shard in shards:
+        wanted = {
+            m.label: [p for p in plan.protocols if not done(shard, m, p)] for m in plan.methods
+        }
+        if any(wanted.values()):
+            everyone = len(shard.samples)
+            first = 1 if plan.models[shard.model].tokens is None else everyone
+            working = [m for m in plan.methods if wanted[m.label] and not explained(shard, m)]
+            asked = {m.label for m in working}
+            due = {m.label for m in working if not checked(shard, m)}
+            rehearse = partial(
+                _rehearse, plan, shard, wanted=wanted, unexplained=asked, unchecked=due,
+                shelf=shelf(shard), findings=findings,
+            )  # fmt: skip
+            part, ragged = rehearse(first)
+            if ragged and first < everyone:
+                part, _ = rehearse(everyone)
+            total.add(part)
+    for found in findings.values():
+        for _ in range(min(processes, len(found.shards))):
+            total.once_rows[found.method] = total.once_rows.get(found.method, 0) + found.rows
+            _calls(total.forward_calls, found.model, found.rows, plan.models[found.model])
+            total.work += found.rows
+    return total
+
+
+@dataclass
+class _Finding:
+    """What methods find out about the data once for all samples: who pays, where it is wanted."""
+
+    method: str
+    model: str
+    rows: int
+    shards: set[str] = field(default_factory=set)
+
+
+def _rehearse(
+    plan: Plan,
+    shard: Shard,
+    samples: int,
+    wanted: dict[str, list[Choice]],
+    unexplained: set[str],
+    unchecked: set[str],
+    shelf: Shelf,
+    findings: dict[str, _Finding],
+) -> tuple[Forecast, bool]:
+    """What a shard costs, from its first samples, and whether others may cost more or less."""
+    total = Forecast()
+    model, size = plan.models[shard.model], len(shard.samples)
+    batch = plan.batch(shard, shard.samples[:samples])
+    engine = Rehearsal(model, batch, no_network, shelf=FirstOf(shelf, samples))
+    times, taken = size // samples, 0
+
+    def take(name: str, counts: dict[str, int]) -> None:
+        nonlocal taken
+        counts.setdefault(name, 0)
+        for rows in engine.asked:
+            counts[name] += rows * times
+            _calls(total.forward_calls, shard.model, rows * times, model)
+            total.work += rows * times
+        for rows in engine.imputed:
+            _calls(total.imputed_calls, shard.model, rows * times, model)
+        engine.asked.clear()
+        engine.imputed.clear()
+        total.shared[name] = total.shared.get(name, 0) + (engine.shared - taken) * times
+        taken = engine.shared
+
+    def explaining(method: Choice) -> None:
+        passes = method.passes_on(model, engine.batch)
+        if passes.once:
+            key = f"{shard.model} {shard.dataset} {passes.finding}"
+            finding = _Finding(method.label, shard.model, passes.once)
+            findings.setdefault(key, finding).shards.add(shard.id)
+        _explaining(total, method, passes, shard, model)
+
+    take("clean", total.rows)
+    formula = ""  # the last method's: its neighbours that only reduce it differently are free
+    refused: set[str] = set()  # formulas that do not apply here
+    checks: set[str] = set()
+    for method in plan.methods:
+        if not wanted[method.label] or plan.missing(shard, method):
+            continue
+        for option, kind in method.plugin.nested().items():
+            if kind == "fill" and method.options[option] is not None:
+                with contextlib.suppress(NotApplicable):
+                    make_removal(engine.batch, method.options[option])
+        if MAPS_HASH in method.options:  # maps that do not fit the data stop the run now
+            everyone = batch.inputs[:1].expand(size, *batch.inputs.shape[1:])
+            whole = replace(batch, ids=shard.samples, inputs=everyone)
+            _try(partial(attribute, model, whole, method))
+        if method.label in unexplained and method.formula_key != formula:
+            formula = method.formula_key
+            if method.intervening:
+                applies = _try(partial(raw_map, model, engine.lent(), method))
+                take(method.label, total.method_rows)
+            else:
+                applies = _try(partial(explaining, method))
+            refused |= set() if applies else {formula}
+        if method.formula_key in refused:
+            continue
+        if method.label in unchecked and method.formula_key not in checks:
+            checks.add(method.formula_key)
+            _checking(total, method, shard, model)
+        engine.forget()
+        noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
+        count = partial(explaining, method)
+        groups = plan.datasets[shard.dataset].groups
+        free = dealt([groups.get(s, s) for s in shard.samples]) is not None
+        partner = made_up_partner(engine, model, method, None if free else count)
+        case = Case(engine.batch, noise, engine.respond, engine.clean, partner=partner)
+        if explain_again(model, engine.batch, method) is not None:
+            again = Again(engine, model, method, count)
+            passes = forward_passes(model, engine.batch, method)
+            case = replace(case, explain=again, explain_passes=passes)
+        for protocol in wanted[method.label]:
+            if not plan.missing(shard, protocol):
+                _try(partial(protocol.plugin.function, case, **protocol.options))
+                take(protocol.label, total.rows)
+    total.rehearsed = sum(engine.made)
+    return total, engine.ragged
+
+
+def _explaining(
+    total: Forecast, method: Choice, passes: Passes, shard: Shard, model: Model
+) -> None:
+    """All samples of a shard are explained once."""
+    label, size = method.label, len(shard.samples)
+    if (passes.forward is None or says_nothing(method)) and label not in total.unknown:
+        total.unknown.append(label)
+    rows, back = (passes.forward or 0) * size, (passes.backward or 0) * size
+    total.method_rows[label] = total.method_rows.get(label, 0) + rows
+    total.backward_rows[label] = total.backward_rows.get(label, 0) + back
+    both = min(rows, back)  # short ways back beside them are not timed
+    _calls(total.gradient_calls, shard.model, both, model)
+    _calls(total.forward_calls, shard.model, rows - both, model)
+    total.work += rows + 2 * back
+
+
+def _checking(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
+    """All maps of a shard are held against what their formula promises, once."""
+    passes, size = check_passes(method), len(shard.samples)
+    total.method_rows[method.label] = total.method_rows.get(method.label, 0) + passes * size
+    for _ in range(passes):
+        _calls(total.forward_calls, shard.model, size, model)
+    total.work += passes * size
+
+
+def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:
+    calls[name] = calls.get(name, 0) + -(-rows // model.micro_batch)
+
+
+def _try(rehearse: Callable[[], object]) -> bool:
+    """Rehearse a method or protocol, and say whether it applies.
+
+    What cannot be prepared stops the run now, not in an hour.
+    """
+    try:
+        rehearse()
+    except NotApplicable:
+        return False
+    except (InputError, PrerequisiteError):
+        raise
+    except Exception:  # a plug-in's own fault: the run records it as a failed cell
+        return True
+    return True

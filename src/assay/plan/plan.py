@@ -1,0 +1,322 @@
+"""From a suite to work: plug-ins built, samples cut into shards, cells named by content."""
+
+import functools
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from assay.data.classes import agree, class_number
+from assay.data.memory import as_dataset
+from assay.environments.environment import Environment
+from assay.environments.environment import build as build_environment
+from assay.errors import InputError
+from assay.models.factory import build_model
+from assay.models.hub import hub_model, is_hub_name
+from assay.models.wrap import model as as_model
+from assay.plugins import registry
+from assay.suite.spec import Choice, Spec, choose
+from assay.training.supervised import Trained, noting
+from assay.types import Batch, Dataset, Model, Prepare, Tokenize
+
+# Samples that one process explains and scores together. The first shards are small, so that few
+# samples already keep several workers busy; where they begin does not depend on how many follow.
+SHARDS = (8, 8, 16, 16, 32, 32)
+LATER_SHARDS = 64
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One chunk of one dataset, for one model and seed: the unit of work."""
+
+    id: str
+    dataset: str
+    model: str
+    seed: int
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Everything a run needs, resolved."""
+
+    spec: Spec
+    datasets: Mapping[str, Dataset]
+    models: Mapping[str, Model]
+    methods: tuple[Choice, ...]
+    protocols: tuple[Choice, ...]
+    pairs: tuple[tuple[str, str], ...]  # which model is run on which dataset
+    live: tuple[str, ...] = field(default=())  # what exists in this process only
+    trained: Trained = field(default_factory=dict, repr=False)  # what was trained to build it
+    _cells: dict[tuple[object, ...], str] = field(default_factory=dict, repr=False)
+    _lengths: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
+
+    @functools.cached_property
+    def shards(self) -> list[Shard]:
+        """The work in the suite's order."""
+        return [
+            Shard(_shard_id(dataset, model, seed, chunk), dataset, model, seed, chunk)
+            for dataset, model in self.pairs
+            for seed in self.spec.seeds
+            for chunk in self._chunks(dataset)
+        ]
+
+    def samples(self, dataset: str) -> tuple[str, ...]:
+        """The ids that are used: all, or a fixed draw of `limit` of them."""
+        ids = self.datasets[dataset].ids
+        if self.spec.limit is None or self.spec.limit >= len(ids):
+            return ids
+        drawn = sorted(ids, key=lambda i: hashlib.sha256(f"limit\0{i}".encode()).digest())
+        dealt = _class_by_class(drawn, self.datasets[dataset].labels)
+        return dealt[: self.spec.limit]  # a larger limit adds to it
+
+    def _chunks(self, dataset: str) -> list[tuple[str, ...]]:
+        ids = self.samples(dataset)
+        sizes = itertools.chain(SHARDS, itertools.repeat(LATER_SHARDS))
+        starts = itertools.takewhile(lambda s: s < len(ids), itertools.accumulate(sizes, initial=0))
+        cuts = [*starts, len(ids)]
+        return [ids[a:b] for a, b in itertools.pairwise(cuts)]
+
+    def target(self, dataset: str, model: str) -> int | str:
+        """The class explained: `label`, `predicted` or a number."""
+        told = self.spec.target
+        if isinstance(told, int) or told in ("label", "predicted"):
+            return told
+        return class_number(told, self.datasets[dataset], self.models[model])
+
+    def batch(self, shard: Shard, samples: tuple[str, ...] | None = None) -> Batch:
+        """The samples of a shard as the model wants them, with the targets the suite asks for."""
+        dataset, model = self.datasets[shard.dataset], self.models[shard.model]
+        if dataset.modality != model.modality:
+            raise InputError(
+                f"Expected dataset `{shard.dataset}` to hold {model.modality}s for model "
+                f"`{shard.model}`, got {dataset.modality}s."
+            )
+        target, chosen = self.target(shard.dataset, shard.model), None
+        if isinstance(target, int):
+            chosen = torch.full((len(samples or shard.samples),), target)
+        elif target == "predicted" or "labels" not in dataset.has:
+            chosen = torch.full((len(samples or shard.samples),), -1)
+        batch = dataset.batch(
+            samples or shard.samples,
+            self._prepare(shard.dataset, shard.model),
+            seed=shard.seed,
+            pixels=model.pixels,
+            tokens=model.tokens,
+            targets=chosen,
+        )
+        if model.tokens is not None:
+            model.tokens.check(model.net, batch.inputs, batch.ids)
+        channels = len(model.pixels.mean) if model.pixels else 0
+        if channels and batch.inputs.ndim == 4 and channels not in (1, batch.inputs.shape[1]):
+            raise InputError(
+                f"Expected inputs with {channels} channels, as `mean` and `std` of model "
+                f"`{shard.model}` say, got {batch.inputs.shape[1]} from `{shard.dataset}`."
+            )
+        return _cast(batch, model)
+
+    def _prepare(self, dataset: str, model: str) -> Prepare | None:
+        """The model's own preprocessing; texts are padded to the longest of their dataset."""
+        prepare = self.models[model].prepare
+        if not isinstance(prepare, Tokenize):
+            return prepare
+        if (dataset, model) not in self._lengths:
+            texts = (self.datasets[dataset].fetch(i).input for i in self.datasets[dataset].ids)
+            sizes = [len(prepare.encode(text)) for text in texts if isinstance(text, str)]
+            self._lengths[dataset, model] = min(max(sizes, default=1), prepare.longest)
+        return replace(prepare, length=self._lengths[dataset, model])
+
+    def missing(self, shard: Shard, choice: Choice) -> list[str]:
+        """What a plug-in needs and neither dataset nor model has."""
+        dataset, model = self.datasets[shard.dataset], self.models[shard.model]
+        has = dataset.has | model.capabilities | {dataset.modality}
+        return sorted(choice.plugin.required(choice.options) - has)
+
+    @functools.cached_property
+    def _contents(self) -> dict[str, Any]:
+        """What identifies each dataset and model: content, not names."""
+        data = {
+            name: [d.fingerprint, registry.identity(dict(d.groups))]
+            for name, d in self.datasets.items()
+        }
+        models = {
+            name: [
+                m.weights_hash,
+                m.checkpoint,
+                repr((m.prepare, m.pixels, m.cam_layer, m.tokens)),
+                registry.code_identity(m.output) if callable(m.output) else m.output,
+                *_reshape(m),
+            ]
+            for name, m in self.models.items()
+        }
+        return {"data": data, "models": models}
+
+    def _base(self, dataset: str, model: str, seed: int) -> dict[str, Any]:
+        return {
+            "data": self._contents["data"][dataset],
+            "model": self._contents["models"][model],
+            "target": self.target(dataset, model),
+            "seed": seed,
+        }
+
+    def responses_key(self, shard: Shard, group: str) -> str:
+        """Identifies answers that do not depend on an attribution."""
+        base = self._base(shard.dataset, shard.model, shard.seed)
+        return registry.identity({**base, "group": group})
+
+    def maps_key(self, shard: Shard, method: Choice) -> str:
+        """Identifies a method's maps."""
+        base = self._base(shard.dataset, shard.model, shard.seed)
+        return registry.identity({**base, "method": method.key})
+
+    def checks_key(self, shard: Shard, method: Choice) -> str:
+        """Identifies what a method's formula was checked for; reductions share it."""
+        base = self._base(shard.dataset, shard.model, shard.seed)
+        return registry.identity({**base, "formula": method.formula_key})
+
+    def cell(self, shard: Shard, method: Choice, protocol: Choice) -> str:
+        """Identifies a method under a protocol."""
+        place = (shard.dataset, shard.model, shard.seed, method.label, protocol.label)
+        if place not in self._cells:
+            base = self._base(shard.dataset, shard.model, shard.seed)
+            what = {**base, "method": method.key, "protocol": protocol.key}
+            self._cells[place] = registry.identity(what)
+        return self._cells[place]
+
+    def piece(self, shard: Shard, method: Choice, protocol: Choice) -> str:
+        """The name of the files of one cell in one shard."""
+        return f"{self.cell(shard, method, protocol)}-{shard.id}"
+
+
+def resolve(spec: Spec, device: str | None = None) -> Plan:
+    """Build what a suite names; live datasets, modules and methods may stand among the names."""
+    with noting() as trained:
+        datasets, live_data = _build("dataset", spec.datasets)
+        models, live_models = _build("model", spec.models)
+        worlds = list(_environments(spec.environments))
+    datasets = {name: agree(dataset, models) for name, dataset in datasets.items()}
+    pairs = tuple(itertools.product(datasets, models))
+    for world in worlds:
+        if world.name in (*datasets, *models):
+            raise _twice("environment", world.name)
+        datasets[world.name], models[world.name] = world.dataset, world.model
+        pairs = (*pairs, (world.name, world.name))
+    if device is not None:
+        for model in models.values():
+            model.net.to(device)
+    methods, protocols = choose("method", spec.methods), choose("protocol", spec.protocols)
+    live_worlds = [item.name for item in spec.environments if isinstance(item, Environment)]
+    live_methods = [c.label for c in methods if c.plugin.family == "given"]
+    return Plan(
+        spec,
+        datasets,
+        models,
+        tuple(methods),
+        tuple(protocols),
+        pairs,
+        (*live_data, *live_models, *live_worlds, *live_methods),
+        trained,
+    )
+
+
+def _environments(items: list[Any]) -> Iterator[Environment]:
+    for item in items:
+        if isinstance(item, Environment):
+            yield item
+            continue
+        name, options = registry.pick(item)
+        own = options.pop("label", None)
+        yield build_environment(name, options, None if own is None else str(own))
+
+
+def _twice(kind: str, label: str) -> InputError:
+    return InputError(f"Expected each {kind} once, got `{label}` twice; give one a `label:`.")
+
+
+def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
+    built: dict[str, Any] = {}
+    live: list[str] = []
+    for item in items:
+        if isinstance(item, Dataset | Model):
+            thing, label = item, item.name
+            live.append(label)
+        elif isinstance(item, nn.Module):
+            thing = as_model(item)
+            label = thing.name
+            live.append(label)
+        elif isinstance(item, tuple):
+            thing = as_dataset(item)
+            label = thing.name
+            live.append(label)
+        else:
+            name, options = registry.pick(item)
+            own = options.pop("label", None)
+            own = None if own is None else str(own)
+            thing, label = _from_name(kind, name, options, own)
+        if label in built:
+            raise _twice(kind, label)
+        built[label] = thing
+    return built, live
+
+
+def build_one(kind: str, item: Any) -> Any:
+    """One dataset or model as a suite writes it."""
+    (thing,) = _build(kind, [item])[0].values()
+    return thing
+
+
+def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -> tuple[Any, str]:
+    """A dataset or model by its name or address, and its label."""
+    if kind == "model" and is_hub_name(name):
+        label = own or Path(name.partition(":")[2]).name
+        return hub_model(name, options, label), label
+    plugin = registry.get(kind, name)
+    if kind == "model" and plugin.source:
+        label = own or plugin.name
+        return build_model(plugin, options, label), label
+    configured = plugin.configure(options)
+    thing = plugin.function(**configured)
+    if kind == "dataset":
+        thing = as_dataset(thing, own or plugin.name)
+    if "path" in configured and not own:
+        return thing, str(thing.name)  # what a file or folder is called says more
+    plain = set(options) <= {"weights"}
+    return thing, own or (
+        plugin.name if plain else registry.label(plugin.name, configured, plugin.defaults)
+    )
+
+
+def _reshape(model: Model) -> list[Any]:
+    """How tokens become places, where a model says it."""
+    given = model.cam_reshape
+    if given is None:
+        return []
+    return [{"reshape": registry.code_identity(given) if callable(given) else list(given)}]
+
+
+def _cast(batch: Batch, model: Model) -> Batch:
+    batch = batch.to(model.device)
+    if batch.inputs.is_floating_point() and batch.inputs.dtype != model.dtype:
+        batch = replace(batch, inputs=batch.inputs.to(model.dtype))
+    return batch
+
+
+def _class_by_class(order: Sequence[str], labels: Mapping[str, int]) -> tuple[str, ...]:
+    """The first of each class, then the second of each, and so on, each class in this order."""
+    turns: dict[int, int] = {}
+    rounds = []
+    for place, sample in enumerate(order):
+        label = labels.get(sample, place)  # unknown labels: the order as it is
+        turns[label] = turns.get(label, 0) + 1
+        rounds.append((turns[label], place, sample))
+    return tuple(sample for _, _, sample in sorted(rounds))
+
+
+def _shard_id(dataset: str, model: str, seed: int, samples: tuple[str, ...]) -> str:
+    text = "\0".join((dataset, model, str(seed), *samples))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

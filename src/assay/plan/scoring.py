@@ -1,0 +1,82 @@
+"""One protocol on one case: its scores, which maps say nothing, which cells are not ranked."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.reduce import REDUCTIONS
+from assay.suite.spec import Choice
+from assay.types import UPPER_BOUND, Batch, Case, Scores
+
+
+def score_case(protocol: Choice, case: Case) -> Scores:
+    """Run a protocol; a map without information gets the score that chance gives, where known."""
+    scores = protocol.plugin.function(case, **protocol.options)
+    if not isinstance(scores, Scores) or tuple(scores.value.shape) != (len(case.batch),):
+        raise InputError(f"Expected `{protocol.label}` to give Scores with one value per sample.")
+    value = scores.value.double().cpu()
+    if isinstance(protocol.plugin.chance, int | float):
+        chance = float(protocol.plugin.chance)
+        value = torch.where(case.constant.cpu() & ~value.isnan(), chance, value)
+    return replace(scores, value=value)
+
+
+def dealt(groups: Sequence[str]) -> list[int] | None:
+    """For each sample the next one of another group; None where somebody has none.
+
+    The samples of a shard exchange their maps so: it costs nothing, and a shard is the same however
+    a run is split.
+    """
+    size = len(groups)
+    found = [
+        next((j % size for j in range(i + 1, i + size) if groups[j % size] != group), None)
+        for i, group in enumerate(groups)
+    ]
+    return None if None in found else [j for j in found if j is not None]
+
+
+def settled(protocol: Choice, parts: Sequence[Scores]) -> Tensor:  # [B]
+    """The scores of all samples together, where they are judged together."""
+    if protocol.plugin.reduce == "mean":
+        return torch.cat([part.value for part in parts])
+    reduction, x = REDUCTIONS[protocol.plugin.reduce], parts[0].x
+    if x is None:
+        raise InputError(f"Expected `{protocol.label}` to give the curves it is judged by.")
+    curves = {
+        name: torch.cat([part.curves[name] for part in parts]).cpu().numpy()
+        for name in parts[0].curves
+    }
+    options = {name: protocol.options[name] for name in reduction.options}
+    return torch.from_numpy(reduction.each(curves, x.numpy(), **options))
+
+
+def empty_maps(protocol: Choice, case: Case, scores: Scores) -> np.ndarray[Any, Any]:  # [B]
+    """Whose maps say nothing, or nothing that this protocol can use."""
+    empty = case.constant.cpu()
+    if scores.degenerate is not None:
+        empty = empty | scores.degenerate.cpu()
+    if protocol.plugin.reduce == "mean":
+        empty = empty | scores.value.isnan()
+    return empty.numpy()
+
+
+def circular(method: Choice, protocol: Choice, batch: Batch) -> bool:
+    """Whether a method was made from the very answers that the protocol holds it against."""
+    asked, judged = method.plugin.intervenes, protocol.plugin.intervenes
+    if asked is None or judged is None:
+        return False
+    return bool(asked(batch, method.options) == judged(batch, protocol.options))
+
+
+def standing(method: Choice, protocol: Choice, batch: Batch) -> str:
+    """The status of a scored cell: ok, or why it is shown and not ranked."""
+    if circular(method, protocol, batch):
+        return "circular"
+    known = batch.dataset.has if batch.dataset is not None else frozenset()
+    bound = protocol.plugin.whole_truth and UPPER_BOUND in known
+    return "upper_bound" if bound else "ok"

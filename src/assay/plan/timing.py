@@ -1,0 +1,98 @@
+"""What a micro-batch of each network takes, measured on real samples."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from assay.methods.gradients import gradients
+from assay.models.prepare import prepare_network
+from assay.plan.forecast import Forecast
+from assay.plan.plan import Plan
+from assay.removal import IMPUTING, imputes, make_removal
+from assay.types import Batch
+from assay.units.features import elements
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What one micro-batch of a model takes."""
+
+    forward: float
+    gradient: float
+    imputing: float = 0.0  # before it is run forward, where a suite imputes
+
+    @classmethod
+    def mean(cls, several: "Sequence[Seconds]") -> "Seconds":
+        """The mean over processes."""
+        return cls(*(fmean(each) for each in zip(*map(astuple, several), strict=True)))
+
+    def of(self, name: str, found: Forecast) -> float:
+        """What the calls of a forecast take."""
+        return (
+            found.forward_calls.get(name, 0) * self.forward
+            + found.gradient_calls.get(name, 0) * self.gradient
+            + found.imputed_calls.get(name, 0) * self.imputing
+        )
+
+
+def measure(plan: Plan, name: str) -> Seconds:
+    """The seconds of an engine call, a gradient call and an imputation, on real samples."""
+    model = plan.models[name]
+    shard = next(s for s in plan.shards if s.model == name)
+    with model.evaluating(), torch.no_grad():
+        batch = plan.batch(shard, shard.samples[: model.micro_batch])
+        network = prepare_network(model, batch.inputs[:1]).net
+        rows = torch.arange(model.micro_batch, device=batch.inputs.device) % len(batch)
+        inputs = model.laid_out(batch.inputs[rows])
+        targets = torch.where(batch.targets < 0, 0, batch.targets)
+        full = replace(
+            batch, inputs=inputs, targets=targets[rows], ids=tuple(map(str, range(len(rows))))
+        )
+        forward = _time(lambda: model.logits(inputs, net=network))
+        imputing = _time(_imputation(batch, rows)) if _needs_imputation(plan, batch) else 0.0
+        if "gradients" not in model.has:
+            return Seconds(forward, forward, imputing)
+        points = model.continuous(inputs)
+        gradient = _time(lambda: list(gradients(model, full, 1, lambda s, _: points[s], "logit")))
+        return Seconds(forward, gradient, imputing)
+
+
+def _imputation(batch: Batch, samples: Tensor) -> Callable[[], object]:
+    """Impute these samples, each at another share of its pixels."""
+    removal, features = make_removal(batch, IMPUTING), elements(batch)
+    shares = torch.linspace(0, 1, len(samples), device=samples.device)[:, None]
+    uniform = batch.draw("pixels to impute", (features.valid.shape[1],))[samples]
+    return partial(removal, features, uniform < shares, samples)
+
+
+def _needs_imputation(plan: Plan, batch: Batch) -> bool:
+    if batch.inputs.ndim != 4:
+        return False
+    return any(
+        kind == "fill" and imputes(choice.options[option])
+        for choice in (*plan.methods, *plan.protocols)
+        for option, kind in choice.plugin.nested().items()
+    )
+
+
+def _time(call: Callable[[], object], least: float = 1.0) -> float:
+    """Seconds per call, over about a second, the first call left out."""
+    call()
+    _wait()
+    started, calls = time.perf_counter(), 0
+    while time.perf_counter() - started < least or calls < 3:
+        call()
+        calls += 1
+        _wait()
+    return (time.perf_counter() - started) / calls
+
+
+def _wait() -> None:
+    """A GPU answers before it is done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

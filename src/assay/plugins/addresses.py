@@ -1,0 +1,195 @@
+"""Objects by address: `package.module:object` or `./file.py:object`, wherever a name may stand.
+
+A file may import what lies beside it, as a script may; a package may lie in the working folder.
+"""
+
+import ast
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from assay.errors import InputError, PrerequisiteError, unknown
+from assay.plugins.moved import MOVED
+
+FILE_MODULE = "assay_file_"  # how modules made from files are named
+_BESIDE: dict[str, tuple[Path, str]] = {}  # what files imported from beside them, with its hash
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is an address, or half of one, rather than a registered name."""
+    return ":" in name or name.endswith(".py")
+
+
+def load_object(address: str) -> tuple[Any, str]:
+    """The object at an address, and a hash of the source it stands in.
+
+    Raises:
+        PrerequisiteError: There is no such file or module.
+        InputError: It cannot be imported, or holds no such object.
+    """
+    if address.endswith(".py"):
+        raise _nameless(address)
+    place, _, name = address.rpartition(":")
+    if not place or not name.isidentifier():
+        raise InputError(
+            f"Expected `package.module:object` or `./file.py:object`, got `{address}`."
+        )
+    place = MOVED.get(place, place)  # as suites of earlier versions write it
+    module = _from_file(Path(place)) if _is_file(place) else _from_package(place)
+    if not hasattr(module, name):
+        raise unknown(f"object in `{place}`:", name, _defined(module))
+    return getattr(module, name), _hash(module)
+
+
+def _nameless(file: str) -> InputError:
+    """The error for a file of which nothing is named."""
+    defined = _defined(_from_file(Path(file)))
+    return InputError(
+        f"Expected the name of an object behind the file, `{file}:{(*defined, 'NAME')[0]}`, got "
+        f"only the file. It defines: {', '.join(defined) or 'nothing'}."
+    )
+
+
+def _defined(module: ModuleType) -> list[str]:
+    """The public names of a module, plug-ins first; what it only imports is not meant."""
+    found = vars(module).items()
+    public = {n: v for n, v in found if not n.startswith("_") and not isinstance(v, ModuleType)}
+    own = [name for name, value in public.items() if _made_in(module, value)]
+    return sorted(own, key=lambda name: not hasattr(public[name], "__assay__"))
+
+
+def _made_in(module: ModuleType, value: Any) -> bool:
+    imported = inspect.isclass(value) or inspect.isroutine(value)
+    return not imported or getattr(value, "__module__", None) == module.__name__
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place
+
+
+def _from_file(path: Path) -> ModuleType:
+    path = path.expanduser().resolve()
+    if not path.is_file():
+        raise PrerequisiteError(f"There is no file `{path}`.")
+    name = f"{FILE_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    known = sys.modules.get(name)
+    if known is not None and vars(known).get("__assay_hash__") == _source_hash(path):
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"Expected `{path}` to be a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    vars(module)["__assay_hash__"] = _source_hash(path)
+    sys.modules[name] = module  # so that its classes and functions can be found by name
+    try:
+        with _beside(path.parent):
+            spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if not isinstance(error, Exception):
+            raise
+        text = f"`{path}` cannot be imported: {type(error).__name__}: {error}"
+        raise InputError(text) from error
+    return module
+
+
+def _from_package(place: str) -> ModuleType:
+    try:
+        with _importable(Path.cwd()):
+            return importlib.import_module(place)
+    except Exception as error:
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent and f"{place}.".startswith(f"{absent}."):
+            raise PrerequisiteError(
+                f"There is no module `{place}` ({error}), neither installed nor in the working "
+                f"folder. For a file write `./{place.replace('.', '/')}.py:object`."
+            ) from error
+        raise InputError(
+            f"`{place}` cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """What lies in a folder can be imported inside."""
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+@contextlib.contextmanager
+def _beside(folder: Path) -> Iterator[None]:
+    """The same for a file's own folder, where two folders may hold different files of one name."""
+    stale = {
+        name.partition(".")[0]
+        for name, (file, known) in _BESIDE.items()
+        for here in _files(folder.joinpath(*name.split(".")))
+        if here != file or _file_hash(here) != known
+    }
+    for name in [n for n in _BESIDE if n.partition(".")[0] in stale]:
+        del _BESIDE[name]
+        sys.modules.pop(name, None)
+    before = set(sys.modules)
+    try:
+        with _importable(folder):
+            yield
+    finally:
+        for name in set(sys.modules) - before:
+            file = Path(getattr(sys.modules[name], "__file__", None) or "")
+            if file in _files(folder.joinpath(*name.split("."))):
+                _BESIDE[name] = (file, _file_hash(file))
+
+
+def _files(place: Path) -> list[Path]:
+    """The file of a module, given its path without an ending, where there is one."""
+    return [file for file in (place / "__init__.py", place.with_suffix(".py")) if file.is_file()]
+
+
+def _hash(module: ModuleType) -> str:
+    file = getattr(module, "__file__", None)
+    if module.__name__.startswith(FILE_MODULE):
+        return str(vars(module)["__assay_hash__"])
+    return _file_hash(Path(file)) if file else ""
+
+
+def _source_hash(path: Path) -> str:
+    """The hash of a file, with all that it imports from beside it: that is its code as well."""
+    found = [path]
+    for file in found:  # grows while it is read
+        found += [f for f in dict.fromkeys(_imported(file, path.parent)) if f not in found]
+    if len(found) == 1:
+        return _file_hash(path)
+    return hashlib.sha256("".join(map(_file_hash, found)).encode()).hexdigest()[:16]
+
+
+def _imported(file: Path, folder: Path) -> Iterator[Path]:
+    """What a file imports from a folder, by absolute or relative names."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except SyntaxError:  # said when it is imported
+        return
+    for node in ast.walk(tree):
+        names, start = [], folder
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [".".join(filter(None, (node.module, alias.name))) for alias in node.names]
+            start = file.parents[node.level - 1] if node.level else folder
+        for name in names:
+            parts = name.split(".")
+            for end in range(1, len(parts) + 1):
+                yield from _files(start.joinpath(*parts[:end]))
+
+
+def _file_hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -1,0 +1,132 @@
+"""Who does the shards: this process, or several; they share nothing but files."""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from assay.plan.plan import Plan, Shard, resolve
+from assay.plan.timing import Seconds, measure
+from assay.run.shard import ShardRun
+from assay.store import Store
+from assay.suite.spec import Spec
+from assay.training.supervised import know, packed
+
+Listen = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is done; none of this enters a key."""
+
+    folder: str
+    device: str | None = None
+    keep_maps: bool = True
+    micro_batch: dict[str, int] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def threads(number: int | None) -> Iterator[None]:
+    """A number of threads for torch inside, as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what is freed: large batches otherwise pay for fresh pages each time.
+
+    On Linux a forward pass at 224 pixels takes up to twice as long without this.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library: no such setting
+        library = ctypes.CDLL(None)
+        library.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
+        library.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
+
+
+def apply(plan: Plan, settings: Settings) -> Plan:
+    """Give the models the micro-batch of the run."""
+    for name, size in settings.micro_batch.items():
+        plan.models[name].micro_batch = size
+    return plan
+
+
+def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], listen: Listen) -> None:
+    """One shard after the other, here."""
+    keep_freed_memory()
+    store = Store(settings.folder)
+    for shard in shards:
+        ShardRun(plan, shard, store, listen, settings.keep_maps)()
+
+
+def run_in_processes(
+    plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, listen: Listen
+) -> None:
+    """Several shards at once; every worker builds everything itself from the suite.
+
+    What this process trained for it they get as it is.
+    """
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+
+    def hear() -> None:
+        while (rows := queue.get()) is not None:
+            listen(rows)
+
+    listener = threading.Thread(target=hear, daemon=True)
+    listener.start()
+    try:
+        told = (plan.spec, settings, queue, packed(plan.trained))
+        with ProcessPoolExecutor(workers, context, _start, told) as pool:
+            try:
+                for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
+                    future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        queue.put(None)
+        listener.join(timeout=5)
+
+
+def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:
+    """Seconds per engine and gradient call of each model, with all workers busy at once."""
+    context = multiprocessing.get_context("spawn")
+    told = (plan.spec, settings, None, packed(plan.trained))
+    with ProcessPoolExecutor(workers, context, _start, told) as pool:
+        found = list(pool.map(_measure, range(workers)))
+    return {name: Seconds.mean([f[name] for f in found]) for name in found[0]}
+
+
+_WORKER: dict[str, Any] = {}
+
+
+def _start(spec: Spec, settings: Settings, queue: Any, weights: dict[str, bytes]) -> None:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    know(weights)
+    plan = apply(resolve(spec, settings.device), settings)
+    _WORKER.update(plan=plan, settings=settings, queue=queue)
+
+
+def _run_shard(shard: Shard) -> None:
+    settings = _WORKER["settings"]
+    ShardRun(
+        _WORKER["plan"], shard, Store(settings.folder), _WORKER["queue"].put, settings.keep_maps
+    )()
+
+
+def _measure(_: int) -> dict[str, Seconds]:
+    plan: Plan = _WORKER["plan"]
+    return {name: measure(plan, name) for name in plan.models}

@@ -1,0 +1,59 @@
+"""The schemas of a run's tables, and SQL over them."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Array = np.ndarray[Any, Any]
+SHOWN_ONLY = ("circular", "upper_bound")  # statuses of what is scored and left out of ranks
+
+SCORES = pa.schema(
+    [
+        *((n, pa.string()) for n in ("cell", "dataset", "model", "checkpoint", "method")),
+        ("method_version", pa.int64()),
+        ("method_options", pa.string()),
+        ("protocol", pa.string()),
+        ("protocol_version", pa.int64()),
+        *((n, pa.string()) for n in ("protocol_options", "metric", "target", "sample", "group")),
+        ("seed", pa.int64()),
+        ("value", pa.float64()),
+        ("higher_is_better", pa.bool_()),
+        ("status", pa.string()),
+        ("headline", pa.bool_()),
+    ]
+)
+CURVES = pa.schema(
+    [
+        ("cell", pa.string()),
+        ("sample", pa.string()),
+        ("seed", pa.int64()),
+        ("name", pa.string()),
+        ("step", pa.int64()),
+        ("x", pa.float64()),
+        ("value", pa.float64()),
+    ]
+)
+
+CHECKS = pa.schema(
+    [
+        *((n, pa.string()) for n in ("dataset", "model", "checkpoint", "method")),
+        ("sample", pa.string()),
+        ("seed", pa.int64()),
+        ("check", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+
+
+def query(sql: str, **tables: pa.Table) -> pa.Table:
+    """Run SQL over these tables; the one place where DuckDB is used."""
+    import duckdb
+
+    connection = duckdb.connect()
+    try:
+        for name, table in tables.items():
+            connection.register(name, table)
+        return connection.sql(sql).to_arrow_table()
+    finally:
+        connection.close()

@@ -1,0 +1,320 @@
+"""The claims of AttributionLab (Zhang et al. 2023), on designed networks and on real ones.
+
+    python -m assay.studies.attributionlab.study --device cuda --n 100 --out DIR
+
+Beside the paper: its generator, colours, temperature and the weights of redundant channels are not
+given; ours are in `assay.environments`. Logits are divided by 100 before the softmax, without which
+every probability is 0 or 1. SAM's segments, which LIME passes with there, are replaced by the true
+patches, an upper bound. Sensitivity-N correlates with the drop of the probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assay.errors import PrerequisiteError
+from assay.ranking.resampling import Floats
+from assay.reduce import spearman
+from assay.studies.attributionlab.claims import CLAIMS as CLAIMS
+from assay.studies.attributionlab.claims import GAMMA
+from assay.studies.attributionlab.runs import MODULO_TABLE, PAPERS_METRICS, SUITES, TABLE, read
+from assay.studies.claim import (
+    Claim,
+    Direction,
+    Effect,
+    Row,
+    Setting,
+    apart,
+    bootstrap,
+    make_row,
+    replicates,
+)
+from assay.studies.soco.numbers import how, means
+
+if TYPE_CHECKING:
+    from assay.studies.reading import Reading
+    from assay.studies.setting import Study
+    from assay.suite.spec import Spec
+
+COARSE = ("gradcam", "iba", "extremal_perturbation")
+USUAL_N = 100  # images, unless told otherwise
+NEARLY = 0.99
+# The paper gives neither the weights of its redundant channels nor a temperature.
+SETTING: Setting = "stand-in"
+UNSEEN, SEEN = "softmax-unseen-nonuniform", "softmax-seen-nonuniform"
+
+
+def _f1(reading: Reading, method: str, side: str, metric: str | None = None) -> Floats:
+    return reading.values(side, method, metric)
+
+
+def right_places_wrong_signs(claim: Claim, study: Study) -> list[Row]:
+    """2: DeepSHAP from black."""
+    reading = read("colors", study, UNSEEN)
+    values = {side: _f1(reading, "deepshap", side) - GAMMA for side in TRUTHS}
+    return [make_row(claim, _directed(means(values, study), ["above", "below", "below"]), SETTING)]
+
+
+TRUTHS = ("overall", "positive", "negative")
+
+
+def _directed(effects: Sequence[Effect], directions: Sequence[Direction]) -> list[Effect]:
+    return [
+        replace(effect, direction=direction)
+        for effect, direction in zip(effects, directions, strict=True)
+    ]
+
+
+def segments_decide(claim: Claim, study: Study) -> list[Row]:
+    """3: the same LIME on three segmentations."""
+    reading = read("colors", study, UNSEEN)
+    values = {
+        "felzenszwalb - .5": _f1(reading, "lime felzenszwalb", "overall") - 0.5,
+        "quickshift - .6": _f1(reading, "lime", "overall") - 0.6,
+        "true patches - .6": _f1(reading, "lime patches", "overall") - 0.6,
+    }
+    effects = _directed(means(values, study), ["below", "below", "above"])
+    return [make_row(claim, effects, SETTING, note="True patches stand for SAM's segments")]
+
+
+def baselines_decide(claim: Claim, study: Study) -> list[Row]:
+    """4: black, or the true background."""
+    reading = read("colors", study, UNSEEN)
+    values: dict[str, Floats] = {}
+    directions: list[Direction] = []
+    for method in ("integrated_gradients", "occlusion"):
+        values[f"{method} from black"] = _f1(reading, method, "overall") - GAMMA
+        values[f"{method} from background"] = _f1(reading, f"{method}*", "overall") - GAMMA
+        better, worse = (_f1(reading, m, "overall", "precision") for m in (f"{method}*", method))
+        values[f"{method}, precision gained"] = better - worse
+        directions += ["below", "above", "above"]
+    return [make_row(claim, _directed(means(values, study), directions), SETTING)]
+
+
+def coarse_pass(claim: Claim, study: Study) -> list[Row]:
+    """5: on positive truth without holes."""
+    reading = read("colors", study, UNSEEN)
+    values = {m: _f1(reading, m, "positive_smooth") - GAMMA for m in COARSE}
+    return [make_row(claim, means(values, study), SETTING)]
+
+
+def imprecise_and_best(claim: Claim, study: Study) -> list[Row]:
+    """6: Extremal Perturbation's precision, IBA's F1."""
+    reading = read("colors", study, UNSEEN)
+    values: dict[str, Floats] = {}
+    directions: list[Direction] = []
+    asked: tuple[tuple[str | None, str, Direction], ...] = (
+        ("precision", COARSE[2], "below"), (None, "iba", "above"),
+    )  # fmt: skip
+    for metric, one, direction in asked:
+        for other in (m for m in COARSE if m != one):
+            mine, theirs = (_f1(reading, m, "positive_smooth", metric) for m in (one, other))
+            values[f"{metric or 'F1'} of {one} - {other}"] = mine - theirs
+            directions.append(direction)
+    return [make_row(claim, _directed(means(values, study), directions), SETTING)]
+
+
+def correlations(
+    reading: Reading, methods: Sequence[str], truth: str, metrics: Sequence[str], weights: Floats
+) -> Floats:  # [b, metrics]
+    """Spearman over the methods between the mean truth and each mean score."""
+    better = reading.results.manifest["protocols"]
+    shares = weights / weights.sum(1, keepdims=True)
+
+    def scores(protocol: str) -> Floats:
+        values = np.stack([reading.values(protocol, m) for m in methods], 1)
+        sign = 1 if better[protocol]["higher_is_better"] else -1
+        found: Floats = sign * (shares @ np.nan_to_num(values))
+        return found
+
+    true = scores(truth)
+    return np.stack([spearman(scores(metric), true) for metric in metrics], 1)
+
+
+def _effect_of_unseen(part: str, weights: str) -> Callable[[Claim, Study], list[Row]]:
+    def rows(claim: Claim, study: Study) -> list[Row]:
+        with_it, without = (
+            read(part, study, f"softmax-{effect}-{weights}") for effect in ("unseen", "seen")
+        )
+
+        def lost(counts: Floats) -> Floats:
+            one, other = (
+                correlations(r, TABLE, "positive", PAPERS_METRICS, counts)
+                for r in (without, with_it)
+            )
+            return one - other
+
+        n = len(with_it.samples)
+        effects = bootstrap(list(PAPERS_METRICS), lost, n, **how(study))
+        ones = np.ones((1, n))
+        said = [
+            correlations(r, TABLE, "positive", PAPERS_METRICS, ones) for r in (with_it, without)
+        ]
+        note = "; ".join(
+            f"{name}: {', '.join(f'{v:.2f}' for v in values[0])}"
+            for name, values in zip(("with the effect", "without"), said, strict=True)
+        )
+        return [make_row(claim, effects, SETTING, note=note)]
+
+    return rows
+
+
+def optimal_on_modulo(claim: Claim, study: Study) -> list[Row]:
+    """8: nearly every image."""
+    reading = read("modulo", study, "modulo")
+    values = {
+        m: (reading.values("truth_f1", m) > NEARLY).astype(float)
+        for m in ("lrp", "deepshap", "integrated_gradients")
+    }
+    return [make_row(claim, means(values, study), "scaled")]
+
+
+def blurred_on_modulo(claim: Claim, study: Study) -> list[Row]:
+    """9: recall and precision of four methods."""
+    reading = read("modulo", study, "modulo")
+
+    def of(method: str, metric: str) -> Floats:
+        return reading.values("truth_f1", method, metric)
+
+    values = {
+        "guided_backprop recall - .9": of("guided_backprop", "recall") - 0.9,
+        "guided_backprop precision - .6": of("guided_backprop", "precision") - 0.6,
+        "gradcam precision - .6": of("gradcam", "precision") - 0.6,
+        "iba precision - .6": of("iba", "precision") - 0.6,
+    }
+    effects = _directed(means(values, study), ["above", "below", "below", "below"])
+    return [make_row(claim, effects, "scaled")]
+
+
+def modulo_metrics_agree(claim: Claim, study: Study) -> list[Row]:
+    """10: the three adapted metrics against overall F1."""
+    reading = read("modulo", study, "modulo")
+    metrics = ["modulo_insertion", "modulo_deletion", "modulo_sensitivity_n"]
+
+    def found(weights: Floats) -> Floats:
+        return correlations(reading, MODULO_TABLE, "truth_f1", metrics, weights)
+
+    effects = bootstrap(metrics, found, len(reading.samples), **how(study))
+    return [make_row(claim, effects, "scaled", note="The paper's: .94, .98 and 1.00")]
+
+
+def negative_curve(claim: Claim, study: Study) -> list[Row]:
+    """11: DeepSHAP under Sensitivity-N."""
+    reading = read("colors", study, UNSEEN)
+    values = {"deepshap": np.nan_to_num(reading.values("sensitivity_n", "deepshap"))}
+    return [make_row(claim, means(values, study), SETTING)]
+
+
+def positive_recall(claim: Claim, study: Study) -> list[Row]:
+    """13: of methods without negative values."""
+    reading = read("colors", study, UNSEEN)
+    values = {
+        m: _f1(reading, m, "positive", "recall") - _f1(reading, m, "overall", "recall")
+        for m in COARSE
+    }
+    return [make_row(claim, means(values, study), SETTING)]
+
+
+def bottleneck_better(claim: Claim, study: Study) -> list[Row]:
+    """14: other images in both settings, so their errors add up."""
+    colors = _f1(read("colors", study, UNSEEN), "iba", "positive")
+    modulo = read("modulo", study, "modulo").values("truth_f1", "iba")
+    gained = apart("multi-colour - modulo", colors.tolist(), modulo.tolist())
+    return [make_row(claim, [gained], SETTING)]
+
+
+def curves_cross(claim: Claim, study: Study) -> list[Row]:
+    """15: the pair of methods that both lead by most somewhere."""
+    reading = read("colors", study, UNSEEN)
+    curves = np.stack(
+        [np.nan_to_num(reading.curves("sensitivity_n", m)["correlation"]) for m in TABLE]
+    )  # [m, n, K]
+
+    def leads(weights: Floats) -> Floats:
+        mean = np.einsum("bn,mnk->bmk", weights / weights.sum(1, keepdims=True), curves)
+        both = [
+            np.minimum((mean[:, i] - mean[:, j]).max(1), (mean[:, j] - mean[:, i]).max(1))
+            for i, j in combinations(range(len(TABLE)), 2)
+        ]
+        found: Floats = np.max(both, axis=0)[:, None]
+        return found
+
+    effects = bootstrap(["smaller lead"], leads, len(reading.samples), **how(study))
+    return [make_row(claim, effects, SETTING)]
+
+
+def some_ignore_the_centre(claim: Claim, study: Study) -> list[Row]:
+    """1: networks that are equally right look at different things."""
+    from assay.studies.attributionlab.rashomon import rashomon
+
+    found = [rashomon(study.seed + i) for i in range(max(claim.n, study.trials))]
+    if not all(one.whole == 1 for one in found):
+        raise PrerequisiteError("Expected every network to learn the two images; train longer.")
+    share = replicates("share", [float(one.ignores_the_centre) for one in found])
+    both = sum(one.centre == one.edge == 1 for one in found)
+    note = f"{both} of {len(found)} use both objects; the paper shows one network"
+    return [make_row(claim, [share], SETTING, note=note)]
+
+
+def _on_real(test: str) -> Callable[[Claim, Study], list[Row]]:
+    """16 to 18: explain real networks, which needs torch; the claims can be read without."""
+
+    def rows(claim: Claim, study: Study) -> list[Row]:
+        from assay.studies.attributionlab import real as lab_real
+
+        found: list[Row] = getattr(lab_real, test)(claim, study)
+        return found
+
+    return rows
+
+
+TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
+    "attributionlab.1": some_ignore_the_centre,
+    "attributionlab.2": right_places_wrong_signs,
+    "attributionlab.3": segments_decide,
+    "attributionlab.4": baselines_decide,
+    "attributionlab.5": coarse_pass,
+    "attributionlab.6": imprecise_and_best,
+    "attributionlab.7": _effect_of_unseen("colors", "nonuniform"),
+    "attributionlab.8": optimal_on_modulo,
+    "attributionlab.9": blurred_on_modulo,
+    "attributionlab.10": modulo_metrics_agree,
+    "attributionlab.11": negative_curve,
+    "attributionlab.12": _effect_of_unseen("metrics", "uniform"),
+    "attributionlab.13": positive_recall,
+    "attributionlab.14": bottleneck_better,
+    "attributionlab.15": curves_cross,
+    "attributionlab.16": _on_real("mixed_signs"),
+    "attributionlab.17": _on_real("baselines_matter"),
+    "attributionlab.18": _on_real("segments_matter"),
+}
+
+
+RESTS_ON = {
+    ("modulo", "modulo"): (8, 9, 10, 14),
+    ("colors", UNSEEN): (2, 3, 4, 5, 6, 7, 11, 13, 14, 15),
+    ("colors", SEEN): (7,),
+    ("metrics", "softmax-unseen-uniform"): (12,),
+    ("metrics", "softmax-seen-uniform"): (12,),
+}
+
+
+def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
+    """The suites of the runs that claims rest on, by their folders."""
+    wanted = set(claims)
+    return {
+        f"{part}-{name}": SUITES[part](study, name)
+        for (part, name), mine in RESTS_ON.items()
+        if wanted & {f"attributionlab.{number}" for number in mine}
+    }
+
+
+if __name__ == "__main__":
+    from assay.studies.setting import main
+
+    main("attributionlab")

@@ -1,0 +1,135 @@
+"""M4's yellow patch: networks are trained on it, asked what they use, explained and scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.api import benchmark
+from assay.environments.environment import Environment
+from assay.environments.proof import Unproved
+from assay.studies.m4.networks import Kind
+from assay.studies.planting import planted, read_once
+from assay.studies.reading import Reading
+
+if TYPE_CHECKING:
+    from assay.studies.setting import Study
+
+SIZE = 32  # pixels a side
+EPOCHS, TRAIN = 3, 8000  # as often as M4 sees its images, and how many there are
+DRAWS = 5  # random baselines of integrated gradients
+CLASS = {"output": "probability"}  # what is explained of the class
+NOISE = 0.001  # of SmoothGrad, as a share of the image's range
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that was trained on the patch.
+
+    Attributes:
+        name: Kind and seed.
+        kind: Which of M4's it stands for.
+        proof: What it was found to use.
+        made: The samples it is scored on; None where there is no proof of use.
+    """
+
+    name: str
+    kind: Kind
+    proof: Mapping[str, Any]
+    made: Environment | None
+
+
+@dataclass
+class Scored:
+    """The mean SynScore of each method, by network, and the networks without proof of use."""
+
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+
+
+def trained(kinds: Sequence[Kind], study: Study) -> Iterator[Network]:
+    """Networks of these kinds, one after the other: at least half as many as the study's trials."""
+    images = read_once(study, SIZE)
+    seeds = math.ceil(study.trials / 2 / len(kinds))
+    for kind in kinds:
+        for seed in range(study.seed, study.seed + seeds):
+            name = f"{kind.name}-{seed}"
+            try:
+                made = planted(
+                    "yellow_patch", study, label=name, base=images, size=SIZE, net=kind,
+                    rate=kind.rate, epochs=EPOCHS, train=TRAIN, samples=study.n, seed=seed,
+                )  # fmt: skip
+            except Unproved as refusal:
+                yield Network(name, kind, refusal.proof.card(), None)
+            else:
+                yield Network(name, kind, made.card["proof"], made)
+
+
+def scored(kinds: Sequence[Kind], study: Study) -> Scored:
+    """What the methods score on networks of these kinds that use the patch."""
+    found = Scored()
+    for network in trained(kinds, study):
+        if network.made is None:
+            found.refused.append(network.name)
+        else:
+            found.values[network.name] = _score(network.name, network.kind, network.made, study)
+    return found
+
+
+def _score(name: str, kind: Kind, made: Environment, study: Study) -> dict[str, float]:
+    """The mean over images; where another class than the patch's is predicted nothing is judged."""
+    results = benchmark(
+        made.model,
+        made.dataset,
+        methods_of(kind, study),
+        ["synscore"],
+        seed=study.seed,
+        out=study.out / f"patch-{name}-{study.n}",
+        target="predicted",
+        device=study.device,
+        micro_batch=study.micro_batch,
+        keep_maps=False,
+    )
+    reading = Reading(results)
+    return {m: float(np.nanmean(reading.values("synscore", m))) for m in reading.methods}
+
+
+def methods_of(kind: Kind, study: Study) -> list[Any]:
+    """The methods as M4 runs them for this score, at 50 steps of the study in as many passes."""
+    passes = 2 * study.steps
+    gradients = {**CLASS, "reduce": "sum_abs"}
+    return [
+        {
+            "integrated_gradients": {
+                **gradients, "steps": max(1, passes // DRAWS), "baseline": "normal",
+                "draws": DRAWS, "label": "integrated_gradients",
+            }
+        },
+        {
+            "smoothgrad": {
+                **gradients, "label": "smoothgrad",
+                "noise": {"kind": "smoothgrad", "samples": passes, "sigma": NOISE},
+            }
+        },
+        *(_by_layer(kind) if kind.convolutional else _by_attention(kind)),
+    ]  # fmt: skip
+
+
+def _by_layer(kind: Kind) -> list[Any]:
+    *earlier, last = kind.layers
+    layers = {"gradcam": last, **{f"gradcam at {layer}": layer for layer in earlier}}
+    return [{"gradcam": {**CLASS, "layer": at, "label": label}} for label, at in layers.items()]
+
+
+def _by_attention(kind: Kind) -> list[Any]:
+    told = {**CLASS, "start": kind.start, "resize": "bilinear"}
+    return [
+        {"generic_attention": {**told, "form": "m4", "label": "generic_attention"}},
+        {"generic_attention": {**told, "label": "generic_attention of chefer"}},
+        {"bt_head": {**told, "label": "bt_head"}},
+        {"bt_token": {**told, "label": "bt_token"}},
+    ]

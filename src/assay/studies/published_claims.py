@@ -1,0 +1,93 @@
+"""The papers whose claims are held here, and the results that come with the package."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from assay.errors import InputError, PrerequisiteError, unknown
+from assay.studies.claim import Claim, Row, judge, open_row
+
+# The key of a paper and the module that holds its claims.
+PAPERS = {
+    "m4": "assay.studies.m4.study",
+    "soco": "assay.studies.soco.study",
+    "attributionlab": "assay.studies.attributionlab.study",
+}
+
+
+def module_of(paper: str) -> Any:
+    """The module that holds a paper's claims."""
+    if paper not in PAPERS:
+        raise unknown("paper", paper, PAPERS)
+    return importlib.import_module(PAPERS[paper])
+
+
+def claims_of(paper: str) -> tuple[Claim, ...]:
+    """All claims of a paper, in its order."""
+    claims: tuple[Claim, ...] = module_of(paper).CLAIMS
+    return claims
+
+
+def chosen(name: str) -> tuple[str, list[Claim]]:
+    """The paper and the claims that `soco` or `soco.12` names."""
+    paper = name.partition(".")[0]
+    claims = claims_of(paper)
+    if name == paper:
+        return paper, list(claims)
+    found = [claim for claim in claims if claim.id == name]
+    if not found:
+        raise unknown("claim", name, [claim.id for claim in claims])
+    return paper, found
+
+
+def published(paper: str) -> list[Row]:
+    """The rows of every claim of a paper as the package has them; what was not run says so."""
+    file = resources.files("assay") / "studies" / "published" / f"{paper}.json"
+    stored = parse(file.read_text(encoding="utf-8"), file.name) if file.is_file() else []
+    return complete(claims_of(paper), stored)
+
+
+def complete(claims: Iterable[Claim], stored: Sequence[Row]) -> list[Row]:
+    """Rows in the order of the claims; a claim without any is open."""
+    rows = []
+    for claim in claims:
+        mine = [row for row in stored if row.claim == claim.id]
+        rows += mine or [open_row(claim)]
+    return rows
+
+
+def parse(text: str, where: str) -> list[Row]:
+    """The rows in the text of a file of results."""
+    try:
+        return [Row(**row) for row in json.loads(text)["rows"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"Expected the rows of claims in `{where}`, got {type(error).__name__}: {error}. "
+            f"Remove the file and run the claims again."
+        ) from None
+
+
+def write(paper: str, rows: Sequence[Row], folder: Path, about: dict[str, Any]) -> Path:
+    """Put rows beside what a folder already has of the paper, judge all of them, write them."""
+    path = folder / f"{paper}.json"
+    earlier = parse(path.read_text(encoding="utf-8"), str(path)) if path.exists() else []
+    again, run = {row.id for row in rows}, {row.claim for row in rows}
+    # A claim that was tried on one network keeps its rows of others.
+    kept = [r for r in earlier if r.id not in again and (r.n or r.claim not in run)]
+    order = {claim.id: place for place, claim in enumerate(claims_of(paper))}
+    judged = judge(sorted([*kept, *rows], key=lambda row: order[row.claim]))
+    found = {"paper": paper, **about, "rows": [asdict(row) for row in judged]}
+    part = path.with_suffix(".part")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise PrerequisiteError(f"Cannot write `{path}`: {error.strerror or error}.") from None
+    return path

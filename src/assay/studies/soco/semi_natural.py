@@ -1,0 +1,93 @@
+"""SoCo's claims about semi-natural data: ROAD ranks methods there as on a blank canvas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from assay.api import benchmark
+from assay.plan.plan import build_one
+from assay.ranking.resampling import Floats
+from assay.studies.claim import Claim, Row, make_row, replicates
+from assay.studies.planting import planted
+from assay.studies.reading import Reading
+from assay.studies.soco.networks import resnet8, seeds, trained
+from assay.types import Model
+
+if TYPE_CHECKING:
+    from assay.studies.setting import Study
+
+MOST = 500  # images each network is judged on
+METHODS = ("rect", "gradcam", "integrated_gradients", "deepshap")  # of the paper's figure 3
+KINDS = ("natural", "semi-natural", "synthetic")
+
+
+def ranks_change(claim: Claim, study: Study) -> list[Row]:
+    """4: who is best by ROAD on planted labels is not who is best on the images' own."""
+    scores, left_out = ranked(by_road(study))
+    effects = [replicates("rank correlation", alike(scores, "semi-natural", "natural"))]
+    return [make_row(claim, effects, "stand-in", note=f"{_say(scores)}{left_out}")]
+
+
+def like_synthetic(claim: Claim, study: Study) -> list[Row]:
+    """17: on planted labels ROAD ranks as on a blank canvas, not as on the images' own."""
+    scores, left_out = ranked(by_road(study))
+    synthetic = alike(scores, "semi-natural", "synthetic")
+    natural = alike(scores, "semi-natural", "natural")
+    both = f"With synthetic {synthetic.mean():.2f}, with natural {natural.mean():.2f}"
+    effects = [replicates("synthetic - natural", synthetic - natural)]
+    return [make_row(claim, effects, "stand-in", note=f"{both}; {_say(scores)}{left_out}")]
+
+
+def ranked(scores: dict[str, Floats]) -> tuple[dict[str, Floats], str]:
+    """The scores `[networks, methods]` of those networks that rank anything, and who does not."""
+    exact = {kind: np.round(found, 9) for kind, found in scores.items()}  # equal answers tie
+    tied = np.any([np.ptp(found, axis=1) == 0 for found in exact.values()], axis=0)
+    said = f"; left out: {tied.sum()} of {len(tied)} networks, where all methods tie"
+    return {kind: found[~tied] for kind, found in exact.items()}, said if tied.any() else ""
+
+
+def alike(scores: dict[str, Floats], one: str, other: str) -> Floats:
+    """The rank correlation of the methods `[networks]`, from scores `[networks, methods]`."""
+    pairs = zip(scores[one], scores[other], strict=True)
+    return np.array([stats.spearmanr(a, b).statistic for a, b in pairs])
+
+
+def by_road(study: Study) -> dict[str, Floats]:
+    """The area under ROAD's accuracy `[networks, methods]`, by kind of data; lower is better."""
+    return {kind: np.stack([_areas(study, kind, s) for s in seeds(study)]) for kind in KINDS}
+
+
+def _areas(study: Study, kind: str, seed: int) -> Floats:  # [methods]
+    model, data = _natural(study, seed) if kind == "natural" else _planted(study, kind, seed)
+    results = benchmark(
+        model, data, list(METHODS), [{"road_morf": {"steps": 10, "label": "road"}}], seed,
+        study.out / f"road-{kind}-{seed}",
+        limit=min(study.n, MOST), device=study.device, micro_batch=study.micro_batch,
+        keep_maps=False,
+    )  # fmt: skip
+    reading = Reading(results)
+    return np.array([reading.values("road", method).mean() for method in METHODS])
+
+
+def _natural(study: Study, seed: int) -> tuple[Model, Any]:
+    return trained(study, None, seed), build_one("dataset", study.dataset)
+
+
+def _planted(study: Study, kind: str, seed: int) -> tuple[Model, Any]:
+    base = study.dataset if kind == "semi-natural" else "blank"
+    made = planted(
+        "number_watermark", study, base=base, samples=min(study.n, MOST), seed=seed, net=resnet8
+    )
+    return made.model, made.dataset
+
+
+def _say(scores: dict[str, Floats]) -> str:
+    each = []
+    for kind, found in scores.items():
+        areas = ", ".join(f"{m} {v:.3f}" for m, v in zip(METHODS, found.mean(0), strict=True))
+        apart = np.ptp(found, axis=1).mean()
+        each.append(f"{kind} {areas}, best and worst apart by {apart:.3f}")
+    return f"Area under ROAD's accuracy, lower is better: {'; '.join(each)}"

@@ -1,0 +1,1 @@
+"""What is measured: a suite, its choices, and the ready-made suites."""

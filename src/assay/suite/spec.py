@@ -1,0 +1,349 @@
+"""What is measured: the suite as written, and its choices resolved to plug-ins with labels."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from assay.errors import InputError, PrerequisiteError, unknown
+from assay.plugins import registry
+
+Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
+MAPS_HASH = "maps_hash"  # the option by which maps computed elsewhere are known
+REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options every method takes
+
+LISTS = ("datasets", "models", "environments", "methods", "protocols")  # of a suite
+
+
+class Noise(BaseModel):
+    """How a gradient method is run on noisy copies of its input and what is kept of their maps."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["smoothgrad", "smoothgrad_sq", "vargrad"] = "smoothgrad"
+    """The mean of the maps, the mean of their squares, or their variance."""
+    samples: int = Field(default=25, ge=1)
+    sigma: float = Field(default=0.15, gt=0)
+    relative: bool = True
+    """Whether sigma is a share of the input's range, largest minus smallest value."""
+
+
+class Cut(BaseModel):
+    """How a suite was cut to fit a time; a run that goes on is cut alike."""
+
+    seconds: float
+    """The time there was."""
+    asked: str
+    """The identity of the suite before."""
+    limit: int | None = None
+    halvings: int = 0
+    """How often steps and sets were halved."""
+    over: bool = False
+    """Whether even the least was expected to take longer."""
+
+
+class Spec(BaseModel):
+    """A suite: the fields of its YAML file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str = ""
+    """A heading for the page."""
+    notes: str = ""
+    """What a reader must know of the settings; shown on the page."""
+    datasets: list[Any] = []
+    """Whose samples are explained."""
+    models: list[Any] = []
+    """Which networks are explained; each is run on each dataset."""
+    environments: list[Any] = []
+    """Networks with samples made for them, whose truth is known; each is run by itself."""
+    methods: list[Any] = Field(min_length=1)
+    """What explains, controls among them."""
+    protocols: list[Any] = Field(min_length=1)
+    """By what the methods are scored."""
+    target: int | str = "label"
+    """The class that is explained: `label`, `predicted`, or one class by its number or name."""
+    seeds: list[int] = Field(default=[0], min_length=1)
+    """Everything is run once for each; the seeds of a sample are averaged."""
+    limit: int | None = Field(default=None, ge=1)
+    """At most this many samples of each dataset: a fixed draw, balanced over the classes."""
+    budget: Cut | None = None
+    """Written by a run with a time budget: what it cut. The other fields are already cut."""
+
+    def dump(self) -> str:
+        """The suite as YAML; objects that live in this process only by their names."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        for name in LISTS:
+            fields[name] = [_written(item) for item in fields[name]]
+        fields["budget"] = self.budget and self.budget.model_dump()
+        said = {name: value for name, value in fields.items() if value not in ("", None, [])}
+        text: str = yaml.safe_dump(said, sort_keys=False)
+        return text
+
+    @field_validator(*LISTS, mode="before")
+    @classmethod
+    def _a_list(cls, items: Any, info: ValidationInfo) -> Any:
+        if isinstance(items, str | Mapping):
+            form = f"{info.field_name}: {_one_in_a_list(items)}"
+            raise ValueError(f"expected a list, `{form}`, got {items!r}")
+        return items
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _a_class(cls, target: Any) -> Any:
+        number = isinstance(target, int) and not isinstance(target, bool) and target >= 0
+        if not number and not (isinstance(target, str) and target):
+            raise ValueError(f"label, predicted, or the number or name of a class, got {target!r}")
+        return target
+
+    @model_validator(mode="after")
+    def _something_to_explain(self) -> "Spec":
+        if bool(self.datasets) != bool(self.models) or not (self.models or self.environments):
+            raise ValueError("a suite takes `datasets` and `models`, or `environments`, or both")
+        return self
+
+    @field_validator("seeds")
+    @classmethod
+    def _once(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) != len(seeds):
+            raise ValueError(f"each seed once, got {seeds}")
+        return seeds
+
+
+def _one_in_a_list(item: Any) -> str:
+    try:
+        return str(yaml.safe_dump([item], default_flow_style=True, width=1000)).strip()
+    except yaml.YAMLError:  # it holds what only Python can write
+        return repr([item])
+
+
+def _written(item: Any) -> Any:
+    """An item of a suite as it can be written down."""
+    for name in ("label", "name"):
+        if isinstance(getattr(item, name, None), str):
+            return {"live": {"name": getattr(item, name)}}
+    return registry.canonical(item)
+
+
+def read_suite(source: str | Path) -> Spec:
+    """A suite by its name or from a YAML file.
+
+    Raises:
+        InputError: No such suite, not YAML, or fields that are not a suite's.
+    """
+    path = Path(source)
+    if path.suffix not in (".yaml", ".yml"):
+        packaged = resources.files("assay") / "suite" / "ready" / f"{source}.yaml"
+        if not packaged.is_file():
+            raise unknown("suite", str(source), suites())
+        return parse_suite(packaged.read_text(), f"suite `{source}`")
+    if not path.is_file():
+        raise PrerequisiteError(f"There is no suite file `{path}`.")
+    try:
+        return parse_suite(path.read_text(encoding="utf-8"), f"`{path}`")
+    except UnicodeDecodeError:
+        raise InputError(f"Expected the suite `{path}` to be UTF-8 text.") from None
+
+
+def suites() -> list[str]:
+    """The names of the suites inside the package."""
+    folder = resources.files("assay") / "suite" / "ready"
+    return sorted(
+        f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")
+    )
+
+
+def parse_suite(text: str, where: str) -> Spec:
+    """A suite from YAML text; `where` names it in errors."""
+    try:
+        fields = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"Expected YAML in {where}: {error}") from None
+    if not isinstance(fields, Mapping):
+        raise InputError(f"Expected the fields of a suite in {where}, got {type(fields).__name__}.")
+    for name in fields:
+        if name not in Spec.model_fields:
+            raise unknown(f"field in {where}:", str(name), Spec.model_fields)
+    return make_suite(fields, where)
+
+
+def make_suite(fields: Mapping[str, Any], where: str = "the call") -> Spec:
+    """A suite from its fields.
+
+    Raises:
+        InputError: A field is not what a suite's is.
+    """
+    try:
+        return Spec.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field_name = ".".join(map(str, first["loc"]))
+        wrong = f"`{field_name}` in {where}" if field_name else where
+        raise InputError(f"Wrong {wrong}: {first['msg'].removeprefix('Value error, ')}.") from None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plug-in with all its options, and the label it has in the tables of one run."""
+
+    label: str
+    plugin: Any
+    options: Mapping[str, Any] = field(default_factory=dict)
+    reduction: Mapping[str, Any] = field(default_factory=dict)  # of methods: reduce, abs
+    noise: Noise | None = None  # of gradient methods
+
+    @property
+    def shown_options(self) -> dict[str, Any]:
+        """Everything that was set or defaulted, as it is written into the tables."""
+        noise = {"noise": self.noise.model_dump()} if self.noise else {}
+        return {**self.options, **self.reduction, **noise}
+
+    @property
+    def passes(self) -> registry.Passes:
+        """What a method costs a sample, as far as its options tell."""
+        return self._of_copies(self.plugin.passes(self.options))
+
+    def passes_on(self, model: Any, batch: Any) -> registry.Passes:
+        """What a method costs a sample of this batch, under this model."""
+        if self.plugin.passes_on is None:
+            return self.passes
+        return self._of_copies(self.plugin.passes_on(model, batch, self.options))
+
+    def _of_copies(self, once: registry.Passes) -> registry.Passes:
+        return once.times(self.noise.samples) if self.noise else once
+
+    @property
+    def check(self) -> registry.Check | None:
+        """What a method's formula promises; of noisy copies it promises nothing."""
+        found: registry.Check | None = self.plugin.check
+        return found if self.noise is None else None
+
+    @functools.cached_property
+    def formula_key(self) -> str:
+        """Identifies a method without its reduction: choices that share it share the work.
+
+        The kinds of noise are readings of the same noisy maps.
+        """
+        noise = self.noise.model_dump(exclude={"kind"}) if self.noise else None
+        return registry.identity({**self.key, "options": [self.options, noise]})
+
+    @functools.cached_property
+    def intervening(self) -> bool:
+        """Whether a method, or the one it is made of, asks the engine, which then counts."""
+        made_of = [o for o, kind in self.plugin.nested().items() if kind == "method"]
+        return self.plugin.intervenes is not None or any(
+            choose_one("method", self.options[option]).intervening for option in made_of
+        )
+
+    @functools.cached_property
+    def key(self) -> dict[str, Any]:
+        """What identifies the numbers this choice gives: names, versions, options."""
+        nested = {}
+        for option, kind in self.plugin.nested().items():
+            value = self.options[option]
+            if value is not None and not hasattr(value, "shape"):
+                nested[option] = choose_one(kind, value).key
+        return {
+            "name": self.plugin.formula or self.plugin.name,
+            "version": self.plugin.version,
+            "options": registry.canonical(self.shown_options),
+            "nested": nested,
+            **({"code": self.plugin.code} if self.plugin.code else {}),
+        }
+
+
+def choose(kind: str, items: Sequence[Any]) -> list[Choice]:
+    """Resolve a list as a suite writes it; labels are unique, the same thing twice is an error."""
+    choices = [choose_one(kind, item) for item in items]
+    for i, choice in enumerate(choices):
+        for other in choices[:i]:
+            if choice.label == other.label or (choice.key == other.key):
+                same = "have the same label" if choice.key != other.key else "are the same"
+                raise InputError(
+                    f"Expected each {kind} once, got `{other.label}` and `{choice.label}`, which "
+                    f"{same}. Drop one, or give it other options or a `label:` of its own."
+                )
+    return choices
+
+
+def choose_one(kind: str, item: Any) -> Choice:
+    """Resolve one item: a ready Choice, a name, or `{name: {option: value, label: text}}`."""
+    if isinstance(item, Choice):
+        return item
+    name, given = registry.pick(item)
+    plugin = registry.get(kind, name)
+    own = given.pop("label", None)
+    told = {**plugin.preset, **given}
+    noise = _noise(plugin, told)
+    reduction = take_reduction(told) if kind == "method" else {}
+    options = plugin.configure(told)
+    if kind == "method" and plugin.settle is not None:
+        options = plugin.settle(options)
+    choice = Choice("", plugin, options, reduction, noise)
+    return replace(choice, label=usual_label(choice) if own is None else str(own))
+
+
+def usual_label(choice: Choice) -> str:
+    """The label of a choice that was given none of its own."""
+    plugin = choice.plugin
+    usual = {**plugin.defaults, **(REDUCTION if choice.reduction else {}), **plugin.preset}
+    noise = _different(choice.noise, _noise(plugin, dict(plugin.preset)))
+    shown = {**choice.options, **choice.reduction, "noise": noise}
+    name = plugin.name
+    if MAPS_HASH in shown and "path" in shown:  # what a file is called says more
+        name = Path(shown.pop("path")).stem
+        shown.pop(MAPS_HASH)
+    return registry.label(name, shown, {**usual, "noise": {}})
+
+
+def _noise(plugin: Any, given: dict[str, Any]) -> Noise | None:
+    """Take `noise` out of a method's options; what is not said of it is the preset's."""
+    if not getattr(plugin, "noise", False):
+        return None
+    told = given.pop("noise", None)
+    if told is None or isinstance(told, Noise):
+        return told
+    try:
+        return Noise.model_validate({**plugin.preset.get("noise", {}), **told})
+    except (ValidationError, TypeError) as error:
+        why = error.errors()[0] if isinstance(error, ValidationError) else None
+        where = "".join(f".{part}" for part in why["loc"]) if why else ""
+        raise InputError(
+            f"Wrong `noise{where}` of method `{plugin.name}`: {why['msg'] if why else error}. "
+            f"Expected {{kind: smoothgrad | smoothgrad_sq | vargrad, samples: n, sigma: s}}."
+        ) from None
+
+
+def _different(noise: Noise | None, usual: Noise | None) -> Any:
+    """What of the noise must be said in a label."""
+    if noise is None:
+        return {} if usual is None else None
+    before = (usual or Noise()).model_dump()
+    told = {name: value for name, value in noise.model_dump().items() if value != before[name]}
+    return told or ({} if usual else {"kind": noise.kind})
+
+
+def take_reduction(given: dict[str, Any]) -> dict[str, Any]:
+    """Take `reduce` and `abs` out of a method's options."""
+    reduction = {name: given.pop(name, default) for name, default in REDUCTION.items()}
+    if reduction["reduce"] not in Reduce.__args__:  # type: ignore[attr-defined]
+        raise InputError(
+            f"Expected `reduce` to be one of {', '.join(Reduce.__args__)}, "  # type: ignore[attr-defined]
+            f"got {reduction['reduce']!r}."
+        )
+    if not isinstance(reduction["abs"], bool):
+        raise InputError(f"Expected `abs` to be true or false, got {reduction['abs']!r}.")
+    return reduction

@@ -1,0 +1,140 @@
+"""Samples by id, and how they become batches."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from assay.errors import InputError, PrerequisiteError
+from assay.types.batch import Batch, Prepare
+from assay.types.model import OutputRead
+from assay.types.parts import Parts
+from assay.types.pixels import Pixels, Preprocess
+from assay.types.tokens import Tokenize, Tokens
+
+UPPER_BOUND = "upper_bound_truth"  # in a dataset's `has`: not all of its truth need be relevant
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One item of a dataset: an image or a text still to be prepared, or a model's input."""
+
+    input: Image.Image | Tensor | str
+    label: int | None = None
+    truth: Image.Image | Tensor | None = None
+    baseline: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples by id. `fetch` reads one; `fingerprint` hashes the content, not the name."""
+
+    name: str
+    modality: str  # image | vector | text
+    ids: tuple[str, ...]
+    fetch: Callable[[str], Sample] = field(repr=False)
+    fingerprint: str = ""
+    has: frozenset[str] = frozenset({"labels"})
+    groups: Mapping[str, str] = field(default_factory=dict)
+    classes: Mapping[int, str] = field(default_factory=dict)
+    labels: Mapping[str, int] = field(default_factory=dict, repr=False)  # where cheaply known
+    numbering: str = "given"  # of the classes: given | declared (by the data) | sorted (names)
+    note: str = ""  # what a reader should know of how it was read
+    parts: Parts | None = field(default=None, repr=False)  # where images are painted of them
+    truth_of: OutputRead | None = field(default=None, repr=False, compare=False)  # environments
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could use."""
+        if not self.ids:
+            raise InputError(f"Expected dataset `{self.name}` to hold samples, got none.")
+        if not self.fingerprint:
+            raise InputError(
+                f"Expected dataset `{self.name}` to have a `fingerprint`, a hash of its content: "
+                f"results are stored under it."
+            )
+        if len(set(self.ids)) != len(self.ids):
+            raise InputError(f"Expected the ids of dataset `{self.name}` to be unique.")
+
+    def batch(
+        self,
+        ids: Sequence[str],
+        prepare: Prepare | None = None,
+        *,
+        seed: int = 0,
+        pixels: Pixels | None = None,
+        tokens: Tokens | None = None,
+        targets: Tensor | None = None,
+    ) -> Batch:
+        """Read these samples; images and texts go through `prepare`, and so do truth masks."""
+        samples = [self.fetch(i) for i in ids]
+        inputs = [self._input(i, s.input, prepare) for i, s in zip(ids, samples, strict=True)]
+        for i, x in zip(ids, inputs, strict=True):
+            if not bool(torch.isfinite(x).all()):
+                raise InputError(
+                    f"Expected finite numbers in sample `{i}` of `{self.name}`, got NaN or inf."
+                )
+            if x.shape != inputs[0].shape:
+                raise InputError(
+                    f"Expected all samples of `{self.name}` to have one shape, got "
+                    f"{tuple(inputs[0].shape)} for `{ids[0]}` and {tuple(x.shape)} for `{i}`."
+                )
+        labels = [s.label for s in samples if s.label is not None]
+        known = torch.tensor(labels) if len(labels) == len(samples) else None
+        truths = [self._truth(s.truth, prepare) for s in samples if s.truth is not None]
+        baselines = [s.baseline for s in samples if s.baseline is not None]
+        if targets is None:
+            targets = known if known is not None else torch.full((len(samples),), -1)
+        return Batch(
+            ids=tuple(ids),
+            inputs=torch.stack(inputs),
+            targets=targets,
+            labels=known,
+            truth=torch.stack(truths) if len(truths) == len(samples) else None,
+            baseline=torch.stack(baselines) if len(baselines) == len(samples) else None,
+            groups=tuple(self.groups.get(i, i) for i in ids),
+            seed=seed,
+            pixels=pixels,
+            tokens=tokens,
+            dataset=self,
+            prepare=prepare,
+        )
+
+    def partner(self, sample: str) -> str:
+        """Another sample, of another group if there is one: the next on a fixed shuffled ring."""
+        ring = sorted(self.ids, key=lambda i: hashlib.sha256(f"partner\0{i}".encode()).digest())
+        start = ring.index(sample)
+        others = ring[start + 1 :] + ring[:start]
+        mine = self.groups.get(sample, sample)
+        fallback = others[0] if others else sample
+        return next((i for i in others if self.groups.get(i, i) != mine), fallback)
+
+    def _input(
+        self, sample: str, raw: Image.Image | Tensor | str, prepare: Prepare | None
+    ) -> Tensor:
+        if isinstance(raw, Tensor):
+            return raw
+        if isinstance(raw, str):
+            if not isinstance(prepare, Tokenize):
+                raise PrerequisiteError(
+                    f"Dataset `{self.name}` holds texts, but the model does not say how it reads "
+                    f"them. Use `hf:FOLDER`, or give `prepare=Tokenize(...)` to `assay.model`."
+                )
+            return prepare(raw, f"sample `{sample}` of `{self.name}`")
+        if not isinstance(prepare, Preprocess):
+            raise PrerequisiteError(
+                f"Dataset `{self.name}` holds images, but the model does not say how it prepares "
+                f"them. Give `size`, `mean` and `std` (`--size 224 --mean ... --std ...`), "
+                f"`prepare=Preprocess(...)` to `assay.model`, or hand over tensors."
+            )
+        return prepare(raw)
+
+    @staticmethod
+    def _truth(raw: Image.Image | Tensor, prepare: Prepare | None) -> Tensor:
+        if isinstance(raw, Tensor):
+            return raw
+        if not isinstance(prepare, Preprocess):
+            raise PrerequisiteError("Truth masks that are images need the model's `prepare`.")
+        return prepare.mask(raw)

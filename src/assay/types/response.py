@@ -1,0 +1,35 @@
+"""What is kept of every forward pass."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Response:
+    """What is kept of every forward pass, each `[B, K]`; all else is arithmetic on it."""
+
+    logit: Tensor
+    log_prob: Tensor
+    predicted: Tensor
+
+    @property
+    def probability(self) -> Tensor:
+        """The probability of the target."""
+        return self.log_prob.exp()
+
+    @property
+    def log_odds(self) -> Tensor:
+        """The log-odds of the target."""
+        return self.log_prob - torch.log(-torch.expm1(self.log_prob.clamp(max=-1e-16)))
+
+    def output(self, name: str) -> Tensor:
+        """One of `logit`, `probability`, `log_odds`."""
+        value: Tensor = getattr(self, name)
+        return value
+
+    def columns(self, start: int, stop: int | None = None) -> "Response":
+        """Some of the rows asked for."""
+        part = slice(start, stop)
+        return Response(self.logit[:, part], self.log_prob[:, part], self.predicted[:, part])

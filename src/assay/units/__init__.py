@@ -1,0 +1,1 @@
+"""Feature units, what is removed at once, and sets of absent units."""

@@ -1,0 +1,198 @@
+"""Who is absent: pure functions that describe sets of units and make them when needed."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.plugins.registry import identity
+from assay.types import Batch
+from assay.units.features import Features
+
+KEPT = 2**28  # bytes of random sets that a batch keeps: 64 samples of 224 x 224 pixels, 600 sets
+
+
+@dataclass(frozen=True)
+class Absent:
+    """K sets of units, described by short texts and made only when needed.
+
+    `family` and a row's text identify the set of every sample, together with the `values` it was
+    made from; sets without values are shared by all attributions. `make(samples, rows)` gives the
+    members, bool `[n, P]`. Where samples differ in their number of sets, `valid` says which exist;
+    the others cost nothing and get the clean answer.
+    """
+
+    family: str
+    rows: tuple[str, ...]
+    make: Callable[[Tensor, Tensor], Tensor]
+    values: Tensor | None = None  # [B, P]
+    valid: Tensor | None = None  # [B, K]; None = all
+
+
+def each(features: Features) -> Absent:
+    """Every unit on its own."""
+    units = torch.arange(features.count, device=features.valid.device)
+    rows = tuple(str(p) for p in range(features.count))
+    return Absent("each", rows, lambda _, rows: rows[:, None] == units, valid=_some(features.valid))
+
+
+def _some(valid: Tensor) -> Tensor | None:
+    """Which rows exist, where not all do."""
+    return None if bool(valid.all()) else valid
+
+
+def random_subsets(
+    batch: Batch, features: Features, sizes: Sequence[int] | Tensor, n: int
+) -> Absent:
+    """`n` random sets of each size, the same for every method.
+
+    `sizes` are those of all samples, or `[B, S]`, each sample's own; 0 stands for no sets.
+    """
+    per_sample = torch.as_tensor(sizes).cpu().expand(len(batch), -1)  # [B, S]
+    plan = [(name, i) for name in map(_size_name, per_sample.T.tolist()) for i in range(n)]
+
+    def sets_of(b: int) -> Tensor:  # [K, P]
+        drawn = [_drawn(batch, features, b, size, n) for size in per_sample[b].tolist()]
+        return torch.from_numpy(
+            np.unpackbits(np.concatenate(drawn), axis=1, count=features.count)
+        ).bool()
+
+    exist = (per_sample > 0).repeat_interleave(n, 1).to(features.valid.device)
+    return listed("subset", tuple(f"{s}:{i}" for s, i in plan), features, sets_of, exist)
+
+
+def _drawn(
+    batch: Batch, features: Features, sample: int, size: int, n: int
+) -> np.ndarray[Any, Any]:  # [n, P / 8]
+    """`n` sets of one size as bits; kept while there is room, as every method asks for them.
+
+    The sets of a size are drawn one after the other: the first of many are those of few.
+    """
+    name = (features.key, sample, size)
+    kept = batch.drawn_sets.get(name)
+    if kept is not None and len(kept) >= n:
+        return kept[:n]
+    generator = batch.generator(sample, f"subset {features.key} {size}")
+    able = features.valid[sample].nonzero().flatten().cpu().numpy()
+    sets = np.zeros((n, features.count), dtype=bool)
+    for row in sets:
+        row[able[torch.randperm(len(able), generator=generator)[:size].numpy()]] = True
+    bits = np.packbits(sets, axis=1)
+    if sum(kept.nbytes for kept in batch.drawn_sets.values()) + bits.nbytes <= KEPT:
+        batch.drawn_sets[name] = bits
+    return bits
+
+
+def listed(
+    family: str,
+    rows: tuple[str, ...],
+    features: Features,
+    sets_of: Callable[[int], Tensor],
+    valid: Tensor | None = None,
+) -> Absent:
+    """Sets that every sample lists for itself: `sets_of(sample)` gives all of them, `[K, P]`.
+
+    The lists of a few samples are kept: a sample's rows are asked for one after the other.
+    """
+    kept = max(4, 2**26 // (len(rows) * features.count))  # samples whose sets fit into 64 MB
+    remembered = functools.lru_cache(maxsize=kept)(sets_of)
+
+    def make(samples: Tensor, rows: Tensor) -> Tensor:
+        pairs = zip(samples.tolist(), rows.tolist(), strict=True)
+        sets = [
+            remembered(b)[[row for _, row in part]] for b, part in groupby(pairs, itemgetter(0))
+        ]
+        return torch.cat(sets).to(features.valid.device)
+
+    return Absent(family, rows, make, valid=None if valid is None else _some(valid))
+
+
+def _size_name(sizes: list[int]) -> str:
+    """A text for one size in every sample: the number itself where all agree."""
+    return str(sizes[0]) if len(set(sizes)) == 1 else f"own {identity(sizes)}"
+
+
+def by_rank(
+    batch: Batch,
+    features: Features,
+    values: Tensor,
+    fractions: Sequence[float],
+    *,
+    descending: bool,
+) -> Absent:
+    """The first share of units by value `[B, P]`: nested sets of exact size, seeded ties.
+
+    The ascending order is the descending one read backwards, ties and sizes included: what is left
+    when a share leaves ascending is what the rest of it is descending.
+    """
+    fractions = [float(f"{f:.9g}") for f in fractions]  # as the names of the rows say
+    counted = fractions if descending else [float(f"{1 - f:.9g}") for f in fractions]
+    shares = torch.tensor(counted, dtype=torch.float64, device=values.device)
+    number = features.valid.sum(1, dtype=torch.int32)[:, None]  # [B, 1]
+    counts = (shares * number + 0.5).floor().int()  # [B, K]
+    counts = counts if descending else number - counts
+    rows = tuple("none" if f == 0 else "all" if f == 1 else f"{f:.9g}" for f in fractions)
+
+    @functools.cache  # sorted only if some row is not remembered already
+    def position() -> Tensor:  # [B, P]
+        place = ranks(batch, features, values)
+        place = place if descending else number - 1 - place
+        return torch.where(features.valid, place, features.count)
+
+    def make(samples: Tensor, rows: Tensor) -> Tensor:
+        return position()[samples] < counts[samples, rows][:, None]
+
+    return Absent(f"rank {'descending' if descending else 'ascending'}", rows, make, values)
+
+
+def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P] int32
+    """Each unit's position when sorted by falling value; equal values in seeded random order."""
+    low = torch.where(features.valid, values, -torch.inf)
+    units = _falling(low)  # [B, P], best first
+    ranked = low.gather(1, units)
+    for b in (ranked[:, 1:] == ranked[:, :-1]).any(1).nonzero().flatten().tolist():
+        able = features.valid[b].nonzero().flatten()
+        drawn = torch.randperm(len(able), generator=batch.generator(b, "ties")).to(low.device)
+        shuffle = able[drawn]
+        units[b, : len(able)] = shuffle[low[b, shuffle].argsort(descending=True, stable=True)]
+        units[b, len(able) :] = (~features.valid[b]).nonzero().flatten()
+    steps = torch.arange(features.count, dtype=torch.int32, device=low.device).expand_as(units)
+    return torch.empty_like(steps, memory_format=torch.contiguous_format).scatter_(1, units, steps)
+
+
+def _falling(values: Tensor) -> Tensor:
+    """The order of falling values; equal ones in any order. NumPy sorts faster on a CPU."""
+    if values.device.type != "cpu":
+        return values.argsort(dim=1, descending=True)
+    return torch.from_numpy(np.argsort(-values.numpy(), axis=1))
+
+
+def above(features: Features, values: Tensor, levels: Tensor, names: Sequence[str]) -> Absent:
+    """The units whose value exceeds a level, strictly; levels `[B, K]`, `names` tell them apart."""
+    return _beyond("above", torch.gt, features, values, levels, names)
+
+
+def below(features: Features, values: Tensor, levels: Tensor, names: Sequence[str]) -> Absent:
+    """The units whose value stays under a level, strictly; levels `[B, K]`."""
+    return _beyond("below", torch.lt, features, values, levels, names)
+
+
+def _beyond(
+    family: str,
+    compare: Callable[[Tensor, Tensor], Tensor],
+    features: Features,
+    values: Tensor,
+    levels: Tensor,
+    names: Sequence[str],
+) -> Absent:
+    def make(samples: Tensor, rows: Tensor) -> Tensor:
+        beyond = compare(values[samples], levels[samples, rows][:, None])
+        return beyond & features.valid[samples]
+
+    return Absent(family, tuple(names), make, values)
