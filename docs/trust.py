@@ -91,7 +91,7 @@ def _legend() -> Iterator[str]:
 def main() -> None:
     """Write the correlations, where runs are given, and the plot."""
     if len(sys.argv) > 1:
-        from assay.studies.attributionlab.tables import metrics_folders, page, trust_rows
+        from assay.studies.attributionlab.paper_tables import metrics_folders, page, trust_rows
 
         out = Path(sys.argv[1])
         rows = [

@@ -17,7 +17,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.methods.bidirectional",
         "assay.methods.intrinsic",
         "assay.methods.crafted",
-        "assay.methods.files",
+        "assay.methods.stored_maps",
         "assay.methods.controls",
     ),
     "protocol": (

@@ -9,7 +9,7 @@ from assay.types.dataset import Dataset as Dataset
 from assay.types.dataset import Sample as Sample
 from assay.types.model import Model as Model
 from assay.types.model import OutputRead as OutputRead
-from assay.types.parts import Parts as Parts
+from assay.types.painted import Parts as Parts
 from assay.types.pixels import Pixels as Pixels
 from assay.types.pixels import Preprocess as Preprocess
 from assay.types.response import Response as Response

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.types.parts import Parts
+from assay.types.painted import Parts
 from assay.types.pixels import Pixels, Preprocess
 from assay.types.tokens import Tokenize, Tokens
 

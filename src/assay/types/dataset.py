@@ -11,7 +11,7 @@ from torch import Tensor
 from assay.errors import InputError, PrerequisiteError
 from assay.types.batch import Batch, Prepare
 from assay.types.model import OutputRead
-from assay.types.parts import Parts
+from assay.types.painted import Parts
 from assay.types.pixels import Pixels, Preprocess
 from assay.types.tokens import Tokenize, Tokens
 

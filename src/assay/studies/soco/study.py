@@ -322,7 +322,7 @@ def trains(module: str, test: str) -> Callable[[Claim, Study], list[Row]]:
 TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
     "soco.1": trains("assay.studies.soco.retraining", "retraining_restores"),
     "soco.2": trains("assay.studies.soco.retraining", "whole_images_fail"),
-    "soco.3": trains("assay.studies.soco.planted", "each_wins_at_home"),
+    "soco.3": trains("assay.studies.soco.planted_features", "each_wins_at_home"),
     "soco.4": trains("assay.studies.soco.semi_natural", "ranks_change"),
     "soco.6": blind_to_magnitude,
     "soco.7": synthetic_soundness,

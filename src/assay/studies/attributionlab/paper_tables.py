@@ -1,6 +1,6 @@
 """AttributionLab's tables from our runs, beside what the paper prints.
 
-    python -m assay.studies.attributionlab.tables DIR
+    python -m assay.studies.attributionlab.paper_tables DIR
 
 DIR holds the runs that `assay claims --run attributionlab --out DIR` made.
 """
