@@ -12,7 +12,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -24,12 +24,12 @@ from rich.table import Table
 from torch import Tensor
 
 from assay.data.memory import as_dataset
-from assay.engine.engine import Engine
+from assay.engine.engine import Engine, network_engine
 from assay.environments.environment import environment
 from assay.methods.attribution import attribute
 from assay.methods.gradients import explained
 from assay.models.cifar_resnet import CifarResNet
-from assay.models.prepare import channels_last, choose_micro_batch, prepare_network, runner
+from assay.models.prepare import Prepared, choose_micro_batch, prepare_network
 from assay.models.small_vit import SmallViT
 from assay.plugins.registry import get
 from assay.run.executors import keep_freed_memory
@@ -119,12 +119,17 @@ class Setting:
     """A network, a batch and the ratio it must stay under."""
 
     title: str
-    model: Model
+    ready: Prepared
     batch: Batch
     protocol_goal: float
     method_goal: float
     imputing_goal: float  # of protocols that also solve a linear system for every row
     only: tuple[str, ...] = ()  # what alone is measured here; otherwise all that applies
+
+    @property
+    def model(self) -> Model:
+        """The network, looked at once."""
+        return self.ready.model
 
 
 def settings() -> list[Setting]:
@@ -139,21 +144,26 @@ def settings() -> list[Setting]:
     bcos, bag = (get("model", name).function() for name in ("bcos_resnet", "bagnet"))
     painted = environment("parts")
     animals = painted.batch(32)
-    painted.model.micro_batch = choose_micro_batch(animals.inputs)
     return [
-        Setting("EfficientNet-Lite0, 224", lite, _batch(lite, 4, 224), 1.10, 1.15, 2.3),
-        Setting("ResNet-20, 32", resnet, _batch(resnet, 32, 32), 1.15, 1.15, 1.7),
-        Setting("Small ViT, 32", vit, _batch(vit, 32, 32), 1.15, ATTENTION_GOAL, 1.7),
-        Setting("B-cos ResNet-20, 32", bcos, _batch(bcos, 32, 32), 1.15, 1.15, 1.7, ("bcos",)),
-        Setting("BagNet-9, 32", bag, _batch(bag, 32, 32), 1.15, 1.15, 1.7, ("bagnet",)),
-        Setting("Painted parts, 64", painted.model, animals, PAINTING_GOAL, 1.15, 1.7, PAINTED),
+        _setting("EfficientNet-Lite0, 224", lite, _batch(4, 224), 1.10, 1.15, 2.3),
+        _setting("ResNet-20, 32", resnet, _batch(32, 32), 1.15, 1.15, 1.7),
+        _setting("Small ViT, 32", vit, _batch(32, 32), 1.15, ATTENTION_GOAL, 1.7),
+        _setting("B-cos ResNet-20, 32", bcos, _batch(32, 32), 1.15, 1.15, 1.7, ("bcos",)),
+        _setting("BagNet-9, 32", bag, _batch(32, 32), 1.15, 1.15, 1.7, ("bagnet",)),
+        _setting("Painted parts, 64", painted.model, animals, PAINTING_GOAL, 1.15, 1.7, PAINTED),
     ]
 
 
-def _batch(model: Model, n: int, size: int) -> Batch:
+def _setting(title: str, model: Model, batch: Batch, *goals: Any) -> Setting:
+    """A network, looked at once, with the micro-batch that a run would choose."""
+    model = replace(model, micro_batch=choose_micro_batch(batch.inputs))
+    with model.evaluating(), torch.no_grad():
+        return Setting(title, prepare_network(model, batch.inputs[:1]), batch, *goals)
+
+
+def _batch(n: int, size: int) -> Batch:
     x = torch.randn(n, 3, size, size, generator=torch.Generator().manual_seed(0))
     dataset = as_dataset((x, torch.arange(n) % 10))
-    model.micro_batch = choose_micro_batch(x)
     return dataset.batch(dataset.ids)
 
 
@@ -176,7 +186,7 @@ def bench_protocol(
 
     def score(engine: Engine) -> None:
         others = maps.flip(0)
-        case = Case(engine.batch, maps, engine.respond, engine.clean, partner=lambda: others)
+        case = Case(engine.batch, maps, engine.verb, engine.clean, partner=lambda: others)
         choice.plugin.function(case, **choice.options)
 
     return bench_engine(setting, choice.label, score, goal, rounds)
@@ -187,18 +197,18 @@ def bench_engine(
 ) -> dict[str, Any]:
     """What asks a fresh engine against a bare loop over the inputs it made."""
     model, batch = setting.model, setting.batch
-    network, forward = prepare_network(model, batch.inputs[:1]).net, runner(model, batch.inputs[:1])
+    network, forward = setting.ready.net, setting.ready.forward
     made: list[Tensor] = []
 
     def record(inputs: Tensor) -> Tensor:
         made.append(inputs)
         return forward(inputs)
 
-    use(Engine(model, batch, record))
-    ready = [channels_last(x) if model.channels_last else x for x in made]
+    use(network_engine(model, batch, record))
+    ready = [model.laid_out(x) for x in made]
     seconds = in_turns(
         {
-            "ours": lambda: use(Engine(model, batch, forward)),
+            "ours": lambda: use(network_engine(model, batch, forward)),
             "floor": lambda: [network(x) for x in ready],
             "plain": lambda: [model.net(x) for x in made],
         },
@@ -213,11 +223,11 @@ def bench_method(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any
     One that asks the engine is held against a bare loop over its inputs, as protocols are.
     """
     model, batch = setting.model, setting.batch
-    prepare_network(model, batch.inputs[:1])
     if choice.plugin.intervenes is not None:
 
         def ask(engine: Engine) -> None:
-            attribute(model, engine.lent(), choice)
+            engine.clean  # noqa: B018  # in a run it is asked for first
+            attribute(model, batch, choice, engine)
 
         return bench_engine(setting, choice.label, ask, INTERVENING_GOAL, rounds)
     if choice.plugin.name == "bagnet":
@@ -227,7 +237,7 @@ def bench_method(setting: Setting, choice: Choice, rounds: int) -> dict[str, Any
     ahead = ((passes.forward or 0) + AHEAD.get(choice.plugin.name, 0)) * len(batch) - back
     point = batch.inputs[torch.arange(model.micro_batch) % len(batch)]
     targets = batch.targets[torch.arange(model.micro_batch) % len(batch)]
-    layouts = {"floor": channels_last(point) if model.channels_last else point, "plain": point}
+    layouts = {"floor": model.laid_out(point), "plain": point}
 
     def loop(x: Tensor) -> None:
         for _ in range(-(-max(0, ahead) // model.micro_batch)):
@@ -308,7 +318,6 @@ def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[
         and c.options.get("layer") in {None, *dict(setting.model.net.named_modules())}
     ]  # fmt: skip
     with setting.model.evaluating(), torch.no_grad():
-        prepare_network(setting.model, setting.batch.inputs[:1])  # finds the layer of CAMs
         for choice in methods:
             yield bench_method(setting, choice, given.rounds)
         if transformer:

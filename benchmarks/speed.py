@@ -9,6 +9,7 @@ backward passes in the same micro-batches. Needs torchvision and transformers.
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,13 @@ from torch import Tensor
 
 import assay
 from assay.data.memory import as_dataset
-from assay.engine.engine import Engine
+from assay.engine.engine import network_engine
 from assay.errors import NotApplicable
 from assay.methods.attribution import attribute
 from assay.methods.gradients import explained
-from assay.models.prepare import prepare_network, runner
+from assay.models.prepare import Prepared, prepare_network
 from assay.suite.spec import Choice, choose_one
-from assay.types import Batch, Model
+from assay.types import Batch
 
 SIDE = 224
 COPIES = {"noise": {"samples": 100}}
@@ -75,11 +76,11 @@ def clock(call: Callable[[], object], device: str) -> float:
     return time.perf_counter() - started
 
 
-def bare_passes(model: Model, batch: Batch, device: str) -> tuple[float, float]:
+def bare_passes(ready: Prepared, batch: Batch, device: str) -> tuple[float, float]:
     """Seconds of one row forward, and forward and back, in full micro-batches."""
+    model, forward = ready.model, ready.forward
     rows = torch.arange(model.micro_batch, device=batch.inputs.device) % len(batch)
     x, targets = batch.inputs[rows], batch.targets[rows]
-    forward = runner(model, batch.inputs[:1])
 
     def back() -> None:
         point = x.detach().requires_grad_(True)
@@ -98,21 +99,22 @@ def measure(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Every method of both networks; of short calls the second counts."""
     for network, net, methods in networks():
         model = assay.model(net.to(given.device).eval(), name=network)
-        model.micro_batch = given.micro_batch
+        model = replace(model, micro_batch=given.micro_batch)
         x = torch.randn(given.images, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
         dataset = as_dataset((x, torch.arange(given.images) % 10))
         batch = dataset.batch(dataset.ids).to(torch.device(given.device))
         choices = [choose_one("method", item) for item in methods]
         with model.evaluating(), torch.no_grad():
-            prepare_network(model, batch.inputs[:1])
-            bare = bare_passes(model, batch, given.device)
+            ready = prepare_network(model, batch.inputs[:1])
+            model = ready.model
+            bare = bare_passes(ready, batch, given.device)
             for choice in choices:
                 if given.only and choice.plugin.name not in given.only.split(","):
                     continue
                 try:
                     if not set(choice.options) & {"steps", "masks", "samples"}:
-                        _explain(model, batch, choice)()  # warm-up where it weighs: short calls
-                    seconds = clock(_explain(model, batch, choice), given.device)
+                        _explain(ready, batch, choice)()  # warm-up where it weighs: short calls
+                    seconds = clock(_explain(ready, batch, choice), given.device)
                 except NotApplicable as reason:
                     print(f"{network}, {choice.label}: n/a, {reason}", flush=True)
                     continue
@@ -121,10 +123,11 @@ def measure(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 yield row
 
 
-def _explain(model: Model, batch: Batch, choice: Choice) -> Callable[[], Tensor]:
+def _explain(ready: Prepared, batch: Batch, choice: Choice) -> Callable[[], Tensor]:
     """The call that is measured; its engine has the clean answers and no others."""
-    engine = Engine(model, batch, runner(model, batch.inputs[:1]))
-    return partial(attribute, model, engine.lent(), choice)
+    engine = network_engine(ready.model, batch, ready.forward)
+    engine.clean  # noqa: B018
+    return partial(attribute, ready.model, batch, choice, engine)
 
 
 def _row(network: str, choice: Choice, seconds: float, bare: tuple[float, float]) -> dict[str, Any]:

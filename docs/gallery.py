@@ -58,9 +58,9 @@ def _look(network: str) -> tuple[Model, Batch]:
     model = build_one("model", {network: NETWORKS[network]})
     photographs = build_one("dataset", "photos")
     batch = photographs.batch(PHOTOGRAPHS, model.prepare, pixels=model.pixels, tokens=model.tokens)
-    model.micro_batch = choose_micro_batch(batch.inputs)
+    model = replace(model, micro_batch=choose_micro_batch(batch.inputs))
     with model.evaluating(), torch.no_grad():
-        prepare_network(model, batch.inputs[:1])
+        model = prepare_network(model, batch.inputs[:1]).model
         return model, replace(batch, targets=model.logits(batch.inputs).argmax(1))
 
 

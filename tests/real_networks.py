@@ -202,22 +202,22 @@ def _photographs(shared: Path, model: Model) -> Tensor:
 
 
 def _images(model: Model, x: Tensor) -> World:
-    model.micro_batch = SAMPLES  # what is larger is filled with padding
+    model = replace(model, micro_batch=SAMPLES)  # what is larger is filled with padding
     with model.evaluating(), torch.no_grad():
-        prepare_network(model, x[:1])
+        ready = prepare_network(model, x[:1])
         y = model.logits(x).argmax(1)
     truth = torch.rand(len(x), *x.shape[2:], generator=torch.Generator().manual_seed(2))
     dataset = as_dataset((x, y, truth))
-    return World(model, dataset.batch(dataset.ids, pixels=model.pixels))
+    return World(ready, dataset.batch(dataset.ids, pixels=model.pixels))
 
 
 def _texts(model: Model, texts: list[str]) -> World:
     if not isinstance(model.prepare, Tokenize):
         raise TypeError("Expected a model of texts.")
     ids = padded(model, texts)
-    model.micro_batch = SAMPLES
+    model = replace(model, micro_batch=SAMPLES)
     with model.evaluating(), torch.no_grad():
-        prepare_network(model, ids[:1])
+        ready = prepare_network(model, ids[:1])
         y = model.logits(ids).argmax(1)
     dataset = as_dataset((ids, y, torch.zeros(ids.shape)), tokens=True)
-    return World(model, dataset.batch(dataset.ids, tokens=model.tokens))
+    return World(ready, dataset.batch(dataset.ids, tokens=model.tokens))

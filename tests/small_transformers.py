@@ -1,5 +1,6 @@
 """Transformers in miniature, with random weights."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 
 import assay
 from assay.data.memory import as_dataset
+from assay.models.prepare import observe
 from assay.models.small_vit import SmallViT
 from assay.types import Batch, Model, Tokens
 
@@ -64,12 +66,13 @@ def make_ids(lengths: tuple[int, ...] = (9, 5, 7), padded: int = 9) -> Tensor:  
     return ids
 
 
-def make_batch(model: Model, x: Tensor, y: Tensor) -> Batch:
-    """A bare batch, as methods take it."""
+def make_batch(model: Model, x: Tensor, y: Tensor) -> tuple[Model, Batch]:
+    """The model, looked at once and without padding, and a batch, as methods take them."""
     model.net.requires_grad_(False)
     dataset = as_dataset((x, y), tokens=model.tokens is not None)
-    model.micro_batch = len(x)
-    return dataset.batch(dataset.ids, tokens=model.tokens)
+    batch = dataset.batch(dataset.ids, tokens=model.tokens)
+    with model.evaluating(), torch.no_grad():
+        return observe(replace(model, micro_batch=len(x)), batch.inputs), batch
 
 
 class OneHead(nn.Module):

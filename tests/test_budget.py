@@ -1,5 +1,7 @@
 """A run that fits a time, with made-up seconds a call: no test looks at the clock."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import yaml
@@ -32,8 +34,7 @@ def suite(n: int = 200, **changes: object):
         lambda i: assay.types.Sample(torch.full((6,), float(i)), int(i) % 3), "fixed",
         labels={f"{i:04d}": i % 3 for i in range(n)},
     )  # fmt: skip
-    model = assay.model(nn.Linear(6, 3), name="m")
-    model.modality = "vector"
+    model = replace(assay.model(nn.Linear(6, 3), name="m"), modality="vector")
     fields = {
         "datasets": [data], "models": [model], "methods": ["integrated_gradients", "random"],
         "protocols": ["sensitivity_n", {"deletion": {"steps": (0, 0.5, 1)}}], **changes,

@@ -111,10 +111,9 @@ def on(device: str, make_world) -> World:
     batch = world.batch.to(torch.device(device))
     if batch.inputs.is_floating_point():
         batch = replace(batch, inputs=batch.inputs.double())
-    world.model.prepared = None
     with world.model.evaluating(), torch.no_grad():
-        prepare_network(world.model, batch.inputs[:1])
-    return replace(world, batch=batch)
+        ready = prepare_network(world.model, batch.inputs[:1])
+    return replace(world, ready=ready, batch=batch)
 
 
 @pytest.mark.filterwarnings("ignore:The mean and spread of a layer")

@@ -8,7 +8,8 @@ from torch import nn
 
 import assay
 from assay.data.memory import as_dataset
-from assay.engine.engine import Counter, Engine, micro_batches
+from assay.engine.engine import Engine, network_engine
+from assay.engine.respondent import Counter, micro_batches
 from assay.models.prepare import prepare_network
 from assay.removal import all_absent, make_removal
 from assay.types import Batch
@@ -23,9 +24,11 @@ def make_batch(x: torch.Tensor, y: torch.Tensor | None = None, **changes) -> Bat
 
 
 def make_engine(net: nn.Module, batch: Batch, micro_batch: int = 4) -> Engine:
-    model = assay.model(net)
-    model.micro_batch = micro_batch
-    return Engine(model, batch, model.logits)
+    model = replace(assay.model(net), micro_batch=micro_batch)
+    engine = network_engine(model, batch, model.logits)
+    with torch.no_grad():
+        engine.clean  # noqa: B018  # asked for first, as in a run
+    return engine
 
 
 @pytest.fixture
@@ -193,10 +196,10 @@ class TestSharing:
         engine = make_engine(net, batch)
         cells = make_units(batch, {"grid": {"side": 4}})
         first = engine.respond(cells, each(cells), "zero")
-        before = engine.counter.rows
+        before = engine.asked
         assert before == 6 + 6 * 16
         again = engine.respond(cells, each(cells), "zero")
-        assert engine.counter.rows == before
+        assert engine.asked == before
         assert torch.equal(first.logit, again.logit)
 
     def test_all_absent_is_one_row_whoever_asks(self, net, batch):
@@ -207,7 +210,7 @@ class TestSharing:
             for descending in (True, False):
                 sets = by_rank(batch, units, units.sum(noise), [0, 1], descending=descending)
                 engine.respond(units, sets, "zero")
-        assert engine.counter.rows == 6 + 6
+        assert engine.asked == 6 + 6
 
     def test_forgetting_keeps_what_is_shared(self, net, batch):
         engine = make_engine(net, batch)
@@ -216,11 +219,11 @@ class TestSharing:
         sets = by_rank(batch, cells, cells.sum(torch.rand(6, 16, 16)), [0.5], descending=True)
         engine.respond(cells, sets, "zero")
         engine.forget()
-        before = engine.counter.rows
+        before = engine.asked
         engine.respond(cells, each(cells), "zero")
-        assert engine.counter.rows == before
+        assert engine.asked == before
         engine.respond(cells, sets, "zero")
-        assert engine.counter.rows == before + 6
+        assert engine.asked == before + 6
 
     def test_another_fill_is_another_row(self, net, batch):
         engine = make_engine(net, batch)
@@ -228,7 +231,7 @@ class TestSharing:
         a = engine.respond(cells, each(cells), "zero")
         b = engine.respond(cells, each(cells), torch.ones(3))
         assert not torch.allclose(a.logit, b.logit)
-        assert engine.counter.rows == 6 + 2 * 6 * 4
+        assert engine.asked == 6 + 2 * 6 * 4
 
 
 class TestForwards:
@@ -262,7 +265,7 @@ class TestForwards:
         cells = make_units(batch, {"grid": {"side": 4}})
         engine.respond(cells, each(cells), "zero")
         assert set(sizes) == {size}
-        assert engine.counter.calls == len(sizes) == -(-6 // size) + -(-96 // size)
+        assert engine.respondent.counter.calls == len(sizes) == -(-6 // size) + -(-96 // size)
 
     def test_micro_batches_cover_every_pair_once(self):
         seen = []
@@ -307,7 +310,7 @@ class TestPreparation:
         model = assay.model(net)
         with model.evaluating(), torch.no_grad():
             prepared = prepare_network(model, images[0][:1])
-            assert prepared.done == ("batch-norm folded", "channels last")
+            assert prepared.changes == ("batch-norm folded", "channels last")
             assert torch.allclose(
                 model.logits(images[0], net=prepared.net), net(images[0]), atol=1e-5
             )
@@ -325,7 +328,7 @@ class TestPreparation:
 
         model = assay.model(Viewing())
         with model.evaluating(), torch.no_grad():
-            assert prepare_network(model, images[0][:1]).done == ()
+            assert prepare_network(model, images[0][:1]).changes == ()
         assay.benchmark(
             model,
             (images[0], images[1] % 3),

@@ -8,7 +8,7 @@ import torch
 
 import assay
 from assay.data.memory import as_dataset
-from assay.engine.engine import Engine
+from assay.engine.engine import network_engine
 from assay.plan.plan import build_one
 from assay.run.suite_run import run
 from assay.suite.spec import choose_one, make_suite
@@ -211,9 +211,12 @@ def test_an_engine_for_other_inputs_counts_where_it_came_from():
     batch = dataset.batch(dataset.ids)
     model = assay.model(net)
     with torch.no_grad():
-        engine = Engine(model, batch, model.logits)
-        engine.fork(replace(batch, inputs=x + 1))
-    assert engine.counter.rows == 6
+        engine = network_engine(model, batch, model.logits)
+        other = engine.at(replace(batch, inputs=x + 1))
+        assert other is not engine
+        assert engine.clean.logit.shape == other.clean.logit.shape == (3, 1)
+        assert not torch.equal(engine.clean.logit, other.clean.logit)
+    assert engine.asked == other.asked == 6
 
 
 def test_a_network_is_its_weights_and_code_wherever_the_file_lies(home):

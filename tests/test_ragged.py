@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from torch import nn
 
 import assay
 from assay.data.memory import as_dataset
-from assay.engine.engine import Engine, micro_batches
+from assay.engine.engine import Engine, network_engine
+from assay.engine.respondent import micro_batches
 from assay.plugins import registry
 from assay.protocols.subsets import set_sizes
 from assay.types import Batch
@@ -56,9 +58,11 @@ def batch(images) -> Batch:
 
 
 def make_engine(net: nn.Module, batch: Batch, micro_batch: int = 4) -> Engine:
-    model = assay.model(net)
-    model.micro_batch = micro_batch
-    return Engine(model, batch, model.logits)
+    model = replace(assay.model(net), micro_batch=micro_batch)
+    engine = network_engine(model, batch, model.logits)
+    with torch.no_grad():
+        engine.clean  # noqa: B018  # asked for first, as in a run
+    return engine
 
 
 class TestEngine:
@@ -67,7 +71,7 @@ class TestEngine:
         counts = units.valid.sum(1).tolist()
         assert len(set(counts)) > 2
         found = engine.respond(units, each(units), "zero")
-        assert engine.counter.rows == 6 + sum(counts)
+        assert engine.asked == 6 + sum(counts)
         with torch.no_grad():
             for b, n in enumerate(counts):
                 for p in range(units.count):
@@ -90,7 +94,7 @@ class TestEngine:
         shape = batch.map_shape
         nobody = Features("nobody", shape, 3, torch.zeros(6, 3) > 0, index=torch.full(shape, -1))
         found = engine.respond(nobody, each(nobody), "zero")
-        assert engine.counter.rows == 6
+        assert engine.asked == 6
         assert torch.equal(found.logit, engine.clean.logit.expand(6, 3))
 
     def test_pairs_that_exist_come_once(self):
@@ -107,7 +111,7 @@ class TestEngine:
             units = make_units(batch, name)
             sets = by_rank(batch, units, units.sum(noise), [0, 1], descending=True)
             engine.respond(units, sets, "zero")
-        assert engine.counter.rows == 6 + 6
+        assert engine.asked == 6 + 6
 
     def test_windows_that_leave_a_border_do_not_cover_everything(self, batch):
         sparse = make_units(batch, {"windows": {"sizes": (0.3,), "stride": 0.6}})

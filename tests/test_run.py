@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -588,24 +589,55 @@ def test_file_names_differ_where_texts_do():
 
 
 def test_accuracy_is_known_before_anything_is_removed(tmp_path):
-    """Told when only the clean rows were asked, and not asked again."""
-    net, (x, y) = make_net(), make_images(20)
+    """Reported before the first removal where one shard holds all samples."""
+    net, (x, y) = make_net(), make_images(8)
     spec = make_suite(
         {"datasets": [as_dataset((x, y))], "models": [assay.model(net)], "methods": ["random"],
          "protocols": [{"deletion": {"steps": 2}}]}
     )  # fmt: skip
     told, rows = [], []
 
-    def clean(manifest):
-        told.append((manifest["clean"], len(rows)))
+    def clean(row):
+        told.append((row, len(rows)))
 
     net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
     results = run(spec, tmp_path, clean=clean, micro_batch=1, progress=False)
-    (((found,), asked),) = told
+    ((row, asked),) = told
     right = int((net(x).argmax(1) == y).sum())
-    assert found["accuracy"] == right / 20
-    assert asked <= 20 + 2 + 2  # and the first looks
-    assert results.manifest["clean"] == [found]
+    assert row["accuracy"] == right / 8
+    assert asked <= 8 + 2 + 2  # and the first looks
+    assert results.manifest["clean"] == [row]
+
+
+def test_a_bad_accuracy_is_reported_before_the_last_shard(tmp_path):
+    """After the first 64 samples, and once more when all are known."""
+    net, (x, _) = make_net(), make_images(150)
+    wrong = (net(x).argmax(1) + 1) % 4
+    spec = make_suite(
+        {"datasets": [as_dataset((x, wrong))], "models": [assay.model(net)], "methods": ["random"],
+         "protocols": ["single_deletion"]}
+    )  # fmt: skip
+    rows = []
+    run(spec, tmp_path, clean=rows.append, progress=False)
+    assert [(row["n"], row["accuracy"]) for row in rows] == [(80, 0.0), (150, 0.0)]
+
+
+def test_a_sample_is_read_once_for_looking_and_scoring(tmp_path):
+    """The first of a shard is read more often: it stands for the others in the forecast."""
+    reads = Counter()
+    x, y = make_images(20)
+
+    def fetch(sample):
+        reads[sample] += 1
+        return assay.types.Sample(x[int(sample)], int(y[int(sample)]))
+
+    ids = tuple(map(str, range(20)))
+    data = assay.Dataset("data", "image", ids, fetch, "fixed")
+    assay.benchmark(make_net(), data, ["random", "saliency"], ["single_deletion"], **QUIET)
+    firsts = {"0", "8", "16"}
+    assert {sample: n for sample, n in reads.items() if sample not in firsts} == {
+        sample: 1 for sample in ids if sample not in firsts
+    }
 
 
 def test_python_warns_where_a_network_is_hardly_above_chance():

@@ -1,10 +1,9 @@
 """The Python interface: benchmark, dry_run, explain, score."""
 
-import functools
 import inspect
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.data.memory import as_dataset
+from assay.engine.engine import Engine
 from assay.errors import InputError, NotApplicable, unknown, warn
 from assay.methods.attribution import attribute, given, other_maps, reduce_map, wrong_shape
 from assay.methods.attributors import attributor, is_attributor
@@ -104,7 +104,7 @@ def benchmark(
         spec,
         out,
         keep=keep,
-        clean=lambda manifest: _say_clean(manifest, progress),
+        clean=lambda row: _say_clean(row, progress),
         **run_options,
     )
     if results.failures:
@@ -114,19 +114,17 @@ def benchmark(
     return results
 
 
-def _say_clean(manifest: dict[str, Any], aloud: bool) -> None:
-    """How often each network is right; hardly above chance it is a warning."""
-    for row in manifest["clean"]:
-        if not hardly_above_chance(row):
-            if aloud:
-                right = f"{row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}"
-                print(f"{row['model']} is right on {right}.", file=sys.stderr)
-            continue
+def _say_clean(row: dict[str, Any], aloud: bool) -> None:
+    """How often a network is right; hardly above chance it is a warning."""
+    if hardly_above_chance(row):
         warn(
             f"`{row['model']}` is right on only {row['accuracy']:.1%} of {row['n']} samples of "
             f"`{row['dataset']}`, hardly above chance: labels or normalisation probably do not "
             f"fit the model."
         )
+    elif aloud:
+        right = f"{row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}"
+        print(f"{row['model']} is right on {right}.", file=sys.stderr)
 
 
 @torch.inference_mode(False)
@@ -170,7 +168,7 @@ def explain(
                     f"Method `{choice.label}` needs {say_missing(model.name, missing)}"
                 )
             try:
-                maps.append(attribute(model, engine.lent(), choice))
+                maps.append(attribute(engine.model, engine.batch, choice, engine))
             except NotApplicable as reason:
                 raise NotApplicable(f"Method `{choice.label}` does not apply: {reason}") from None
     return torch.cat(maps)
@@ -208,25 +206,30 @@ def score(
                 raise NotApplicable(
                     f"Protocol `{chosen.label}` needs {say_missing(model.name, missing)}"
                 )
-            attribution = attribute(model, engine.batch, choice)
+            attribution = attribute(engine.model, engine.batch, choice, engine)
             broken = ~torch.isfinite(attribution).flatten(1).all(1)
             if bool(broken.any()):
                 first = engine.batch.ids[int(broken.int().argmax())]
                 raise InputError(
                     f"Expected finite maps, got NaN or inf in the map of sample `{first}`."
                 )
-            order = dealt(engine.batch.groups or engine.batch.ids)
-            partner = functools.partial(other_maps, model, engine.batch, choice)
-            if order is not None:
-                partner = functools.partial(attribution.__getitem__, order)
-            case = Case(engine.batch, attribution, engine.respond, engine.clean, partner=partner)
+            partner = _partner(engine, choice, attribution)
+            case = Case(engine.batch, attribution, engine.verb, engine.clean, partner=partner)
             found.append(score_case(chosen, case))
             engine.forget()
     return settled(chosen, found)
 
 
+def _partner(engine: Engine, choice: Choice, maps: Tensor) -> Callable[[], Tensor]:
+    """The maps of other samples, one for each: of these, where all have a partner among them."""
+    order = dealt(engine.batch.groups or engine.batch.ids)
+    if order is not None:
+        return lambda: maps[order]
+    return lambda: other_maps(engine.model, engine.batch, choice, engine)
+
+
 @contextmanager
-def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Any]]]:
+def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Engine]]]:
     plan, _ = prepare(spec, NOWHERE)
     (model,) = plan.models.values()
     with model.evaluating(), torch.no_grad():

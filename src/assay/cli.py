@@ -1,6 +1,7 @@
 """The command line: run, demo, explain, list, report, claims, check, trust, doctor, new."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -213,14 +214,10 @@ def _run(
         console.print(forecast_table(found))
         return
 
-    def clean(manifest: dict[str, Any]) -> None:
-        print_notes(console, manifest)
-        print_accuracy(console, manifest)
-
     try:
         results = engine.run(
             spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
-            clean=clean,
+            began=partial(print_notes, console), clean=partial(print_accuracy, console),
         )  # fmt: skip
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped. The same command goes on where it stopped.")

@@ -2,7 +2,6 @@
 
 from assay.plugins.registry import (
     TYPES,
-    Check,
     DatasetFactory,
     EnvironmentFactory,
     Fill,
@@ -12,6 +11,7 @@ from assay.plugins.registry import (
     Nested,
     Passes,
     Plugin,
+    Promise,
     Protocol,
     Units,
     canonical,
@@ -34,6 +34,8 @@ from assay.plugins.registry import (
     units,
 )
 
+Check = Promise  # the name of earlier versions
+
 __all__ = [
     "TYPES",
     "Check",
@@ -46,6 +48,7 @@ __all__ = [
     "Nested",
     "Passes",
     "Plugin",
+    "Promise",
     "Protocol",
     "Units",
     "canonical",

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 import assay
-from assay.engine.engine import Engine
+from assay.engine.engine import network_engine
 from assay.environments import painter
 from assay.environments import parts as environment
-from assay.models.prepare import runner
 from assay.protocols.painted_parts import covered, every_set, minimal_sets
 from assay.removal import all_absent, make_removal
 from assay.training.several_targets import fit, fitting, several_targets_loss
@@ -127,12 +126,12 @@ def test_all_sets_of_parts_are_asked_once(made, batch):
     sets = every_set(units).make(torch.zeros(32, dtype=torch.long), rows)
     assert [sum(1 << k for k in range(5) if row[k]) for row in sets.tolist()] == rows.tolist()
     with made.model.evaluating(), torch.no_grad():
-        engine = Engine(made.model, batch, runner(made.model, batch.inputs[:1]))
+        engine = network_engine(made.model, batch)
         first = engine.respond(units, every_set(units), "rerender")
-        asked = engine.counter.rows
+        asked = engine.asked
         assert asked == len(batch) * (1 + 31)  # the whole image is the clean answer
         engine.respond(units, every_set(units), "rerender")
-        assert engine.counter.rows == asked
+        assert engine.asked == asked
         one = engine.respond(units, each(units), "rerender")
         parts, chosen = batch.dataset.parts, frozenset({2, 3})
         by_hand = made.net(torch.stack([parts.without(i, chosen) for i in batch.ids]))

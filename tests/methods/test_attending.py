@@ -26,7 +26,7 @@ def test_attention_and_gradients_are_those_of_transformers(attention):
     pytest.importorskip("transformers")
     x, y = make_images(3)
     model = assay.model(hf_vit(attention))
-    found = read(model, make_batch(model, x, y))
+    found = read(*make_batch(model, x, y))
     theirs = hf_vit("eager").requires_grad_(True)(pixel_values=x, output_attentions=True)
     scalar = theirs.logits.gather(1, y[:, None]).sum()
     slopes = torch.autograd.grad(scalar, theirs.attentions)
@@ -42,7 +42,7 @@ def test_attention_and_gradients_are_those_of_transformers(attention):
 def test_padding_is_not_attended_to(attention):
     pytest.importorskip("transformers")
     ids, model = make_ids(), hf_bert(attention)
-    found = read(model, make_batch(model, ids, torch.tensor([0, 1, 2])))
+    found = read(*make_batch(model, ids, torch.tensor([0, 1, 2])))
     theirs = hf_bert("eager").net(
         input_ids=ids, attention_mask=(ids != 0).long(), output_attentions=True
     )
@@ -70,7 +70,7 @@ def test_gradients_are_differences(output):
     """In double precision, with the answer as a function of single attentions."""
     net, (x, y) = make_vit().double(), make_images(2)
     model = assay.model(net)
-    batch = make_batch(model, x.double(), y)
+    model, batch = make_batch(model, x.double(), y)
     slopes = read(model, batch).gradients(output)
 
     def answer(layer, place, by):
@@ -88,7 +88,7 @@ def test_gradients_are_differences(output):
 
 def test_gradients_do_not_depend_on_where_they_stop():
     model = assay.model(make_vit())
-    batch = make_batch(model, *make_images(2))
+    model, batch = make_batch(model, *make_images(2))
     whole, part = read(model, batch), read(model, batch, 2)
     assert len(part.maps) == 1
     assert part.maps[0].is_leaf
@@ -129,7 +129,7 @@ def test_pytorchs_own_attention_is_seen(batch_first):
     net = Words(batch_first).eval()
     model = assay.model(net, tokens=assay.Tokens(0, special=frozenset({1, 2})))
     ids = make_ids()
-    found = read(model, make_batch(model, ids, torch.tensor([0, 1, 2])))
+    found = read(*make_batch(model, ids, torch.tensor([0, 1, 2])))
     torch.testing.assert_close(found.logits, net(ids), rtol=1e-4, atol=1e-5)
     x, absent = net.begin(ids)
     _, weights = net.layers[0].self_attn(
@@ -193,7 +193,7 @@ def test_self_attention_may_compute_its_tokens_thrice(name):
 def test_the_tokens_that_are_read_are_found():
     for pool, expected in (("class", range(1)), ("mean", range(1, 17))):
         model = assay.model(make_vit(pool=pool))
-        row = read(model, make_batch(model, *make_images(2))).read()[1]
+        row = read(*make_batch(model, *make_images(2))).read()[1]
         assert row.nonzero().flatten().tolist() == list(expected)
         assert row.sum() == pytest.approx(1)
 

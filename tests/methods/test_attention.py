@@ -1,5 +1,7 @@
 """Attention methods against closed forms, transformers' own attentions and invariances."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -63,7 +65,7 @@ def test_attention_gradcam_by_hand(one_head):
 
 def _explain(net, x, y, name, **options):
     model = assay.model(net)
-    model.has = model.has | {"attention"}  # nothing in this network is called so
+    model = replace(model, has=model.has | {"attention"})  # nothing in this network is called so
     return assay.explain(model, x, y, name, **options)
 
 
@@ -132,7 +134,7 @@ def test_attention_gradcam_weighs_heads(theirs):
 def test_rollout_rows_sum_to_one():
     for pool in ("class", "mean"):
         model = assay.model(make_vit(pool=pool))
-        ((_, _, _, found, _),) = attended(model, make_batch(model, *make_images(3)), 0)
+        ((_, _, _, found, _),) = attended(*make_batch(model, *make_images(3)), 0)
         steps = [beside_itself(a.mean(1)) / 2 for a in found.heads(found.maps)]
         row = carried(found.read()[:, None], steps)[:, 0]
         assert row.sum(1).tolist() == pytest.approx([1, 1, 1])

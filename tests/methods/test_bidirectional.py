@@ -1,5 +1,7 @@
 """Bidirectional attribution by hand and against transformers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -25,7 +27,7 @@ def test_one_layer_by_hand(name):
     """R = I + A (D), and the gradient u O v_j is linear in the input: its mean is that at half."""
     net = OneHead().requires_grad_(False)
     model = assay.model(net)
-    model.has = model.has | {"attention"}
+    model = replace(model, has=model.has | {"attention"})
     x, y = torch.randn(4, 5, generator=torch.Generator().manual_seed(2)), torch.arange(4) % 2
     h, attention, values = net.parts(x)
     _, _, half = net.parts(x / 2)
@@ -81,7 +83,7 @@ def test_what_enters_a_block_that_normalises_behind_it():
     """Of BERT it is the block's input, not what its norm gets."""
     pytest.importorskip("transformers")
     model, ids = hf_bert(), make_ids()
-    batch = make_batch(model, ids, torch.tensor([0, 1, 2]))
+    model, batch = make_batch(model, ids, torch.tensor([0, 1, 2]))
     ((_, _, _, _, watch),) = attended(model, batch, 0, kind=Streams)
     said = model.net(
         input_ids=ids, attention_mask=(ids != 0).long(), output_hidden_states=True
@@ -109,7 +111,7 @@ def test_texts_are_scaled_behind_their_embedding():
     last = said.attentions[-1].mean(1)[:, 0].detach()
     ratio = maps[:, 1:] / (last * feedback)[:, 1:].clamp(min=1e-30)  # what tokens pass on
     assert bool((maps[:, 1:][feedback[:, 1:] == 0] == 0).all())
-    batch = make_batch(model, ids, y)
+    model, batch = make_batch(model, ids, y)
     ((_, _, _, _, watch),) = attended(model, batch, 2, kind=Streams)
     there = feedback[:, 1:] > 0
     close(ratio[there], watch.passed[-1][:, 1:][there])
@@ -177,7 +179,7 @@ def test_what_enters_the_first_block_is_scaled(kind):
     net = Text(kind).eval()
     model = as_text(net, "words" if kind == "root" else "embedding.words")
     ids = make_ids((9, 9, 9))
-    batch = make_batch(model, ids, torch.tensor([0, 1, 2]))
+    model, batch = make_batch(model, ids, torch.tensor([0, 1, 2]))
     ((samples, at, _, found, watch),) = attended(model, batch, 0, kind=Entering)
     scaled = Scaled(3, 0, watch.entry(found.logits), 0.3)
     ours = attend(model, batch, samples, at, scaled)
@@ -201,7 +203,7 @@ def test_blocks_whose_parts_stand_side_by_side():
     """What enters the block is divided by, not what its MLP gives."""
     net = Text(parallel=True).eval()
     model, ids = as_text(net), make_ids((9, 9, 9))
-    batch = make_batch(model, ids, torch.tensor([0, 1, 2]))
+    model, batch = make_batch(model, ids, torch.tensor([0, 1, 2]))
     ((_, _, _, _, watch),) = attended(model, batch, 0, kind=Streams)
     z, attention = net.begin(ids), net.attentions[0]
     values = z @ attention.in_proj_weight[16:].T + attention.in_proj_bias[16:]

@@ -13,6 +13,7 @@ import assay
 from assay.conformance.methods import neighbours_do_not_matter
 from assay.conformance.worlds import small_image_network
 from assay.data.memory import as_dataset
+from assay.engine.engine import network_engine
 from assay.methods import statistics
 from assay.methods.adversary import generated_mask
 from assay.methods.attribution import attribute
@@ -155,10 +156,10 @@ def test_statistics_are_those_of_the_data():
     net, (x, y) = make_net(), make_images(7)
     model, batch = assay.model(net), batch_of(x, y)
     with model.evaluating(), torch.no_grad():
-        prepare_network(model, x[:1])
-        model.micro_batch = 3
-        found = statistics.usual(model, batch.select([2]), "relu1", 1000)
-        some = statistics.usual(model, batch.select([2]), "relu1", 4)
+        model = replace(prepare_network(model, x[:1]).model, micro_batch=3)
+        engine = network_engine(model, batch)
+        found = statistics.usual(model, batch.select([2]), engine, "relu1", 1000)
+        some = statistics.usual(model, batch.select([2]), engine, "relu1", 4)
         seen = net.relu1(net.bn1(net.conv1(x)))
         chosen = net.relu1(net.bn1(net.conv1(batch.reference(4))))
     assert torch.allclose(found.mean, seen.mean(0), atol=1e-6)
@@ -261,7 +262,7 @@ def test_samples_fitted_together_are_those_fitted_alone(name):
     for size in (2, 128):
         model = replace(assay.model(net), micro_batch=size)
         with model.evaluating(), torch.no_grad():
-            prepare_network(model, x[:1].double())
+            model = prepare_network(model, x[:1].double()).model
             maps.append(attribute(model, batch_of(x.double(), y), choice))
     assert torch.allclose(*maps, atol=1e-9)
     assert maps[0].std() > 1e-3
@@ -269,7 +270,8 @@ def test_samples_fitted_together_are_those_fitted_alone(name):
 
 def test_who_is_fitted_together_does_not_matter_in_any_bit():
     world = small_image_network()
-    world.model.micro_batch = 128  # four samples to a group of critics
+    model = replace(world.model, micro_batch=128)  # four samples to a group of critics
+    world = replace(world, ready=replace(world.ready, model=model))
     few = {"steps": 3, "samples": 3, "feature_steps": 2, "epochs": 2, "synthetic": 64}
     for name, told in (("iba", {"steps": 3}), ("input_iba", few)):
         neighbours_do_not_matter(world, {name: told})

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 import assay
 from assay.data.memory import as_dataset
+from assay.engine.engine import Engine
 from assay.methods.attribution import attribute
 from assay.models.prepare import prepare_network
 from assay.plan.rehearsal import Rehearsal
@@ -172,10 +173,10 @@ def test_a_dry_run_counts_the_channels(world):
     net.train()  # nobody has put it into evaluation mode yet
     statistics = net.bn1.running_mean.clone()
     dataset = as_dataset((x, y))
-    rehearsal = Rehearsal(assay.model(net), dataset.batch(dataset.ids), lambda inputs: inputs)
-    rehearsal.asked.clear()
+    batch, rehearsal = dataset.batch(dataset.ids), Rehearsal(assay.model(net))
     with torch.no_grad():
-        attribute(rehearsal.model, rehearsal.lent(), choose_one("method", "scorecam"))
+        choice = choose_one("method", "scorecam")
+        attribute(rehearsal.model, batch, choice, Engine(batch, rehearsal))
     assert rehearsal.asked == [len(x), len(x) * activation.shape[1]]  # the activations first
     assert torch.equal(net.bn1.running_mean, statistics)
     assert net.training
@@ -231,8 +232,7 @@ def by_hand(net: nn.Module, layer: nn.Module, x: Tensor, y: Tensor, rows: int) -
 
 def found_layer(model, x: Tensor) -> str:
     with model.evaluating(), torch.no_grad():
-        prepare_network(model, x[:1])
-    return model.spatial_layer
+        return prepare_network(model, x[:1]).model.spatial_layer
 
 
 CAMS = ["gradcam", "xgradcam", "layercam", "gradcam_pp", "smooth_gradcam_pp", "scorecam"]

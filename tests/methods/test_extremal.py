@@ -1,5 +1,7 @@
 """Extremal perturbation: what its masks must be."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -75,8 +77,7 @@ def test_it_finds_what_the_network_looks_at():
 def test_larger_steps_are_blind_to_neighbours_too():
     """Cells of two pixels; in a micro-batch of four, alone or beside others."""
     net, (x, y) = make_net(), make_images(5, size=48)
-    model, data = assay.model(net), as_dataset((x, y))
-    model.micro_batch = 4
+    model, data = replace(assay.model(net), micro_batch=4), as_dataset((x, y))
     choice = choose_one("method", {"extremal_perturbation": {"steps": 6, "area": [0.1, 0.3]}})
     batch = data.batch(data.ids)
     with model.evaluating(), torch.no_grad():

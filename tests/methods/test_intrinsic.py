@@ -164,8 +164,7 @@ def test_bagnet_runs_the_network_once_for_each_shift():
     net, (x, y) = make_bagnet(), images(3, 9, 9)
     rows, plain = [], net.patch_logits
     net.patch_logits = lambda z: rows.append(len(z)) or plain(z)
-    model = assay.model(net)
-    model.micro_batch = 1
+    model = replace(assay.model(net), micro_batch=1)
     data = as_dataset((x, y))
     with torch.no_grad():
         bagnet(model, data.batch(data.ids))

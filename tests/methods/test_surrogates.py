@@ -11,10 +11,9 @@ from torch import nn
 import assay
 from assay.conformance.worlds import bag_of_words, make_texts, padded, word_shares
 from assay.data.memory import as_dataset
-from assay.engine.engine import Engine
+from assay.engine.engine import network_engine
 from assay.errors import InputError
 from assay.methods.attribution import attribute
-from assay.models.prepare import runner
 from assay.suite.spec import choose_one
 from small_worlds import LinearImages, make_images, make_net
 
@@ -138,8 +137,9 @@ def asked_of_the_engine(net, x, y, item, **engine_options):
     model, data = assay.model(net), as_dataset((x, y))
     batch = data.batch(data.ids)
     with model.evaluating(), torch.no_grad():
-        engine = Engine(model, batch, runner(model, batch.inputs[:1]), **engine_options)
-        return attribute(model, engine.lent(), choose_one("method", item)), engine, model
+        engine = network_engine(model, batch, **engine_options)
+        engine.clean  # noqa: B018  # in a run it is asked for first
+        return attribute(engine.model, batch, choose_one("method", item), engine), engine, model
 
 
 def masks_of(batch, key: str, samples: int, units: int) -> list[np.ndarray]:
@@ -177,14 +177,14 @@ def test_answers_are_shared_by_all_fits():
     """Another kernel, penalty, output or fewer samples asks nothing; other sets do."""
     net, (x, y) = make_net(), make_images(3)
     _, engine, model = asked_of_the_engine(net, x, y, {"lime": {"samples": 60}})
-    asked = engine.counter.rows
+    asked = engine.asked
     assert asked == 3 * 60  # 59 sets and the clean answer
 
     def ask(name: str, **options) -> int:
-        before = engine.counter.rows
+        before = engine.asked
         with model.evaluating(), torch.no_grad():
-            attribute(model, engine.lent(), choose_one("method", {name: options}))
-        return engine.counter.rows - before
+            attribute(engine.model, engine.batch, choose_one("method", {name: options}), engine)
+        return engine.asked - before
 
     for options in ({"ridge": 0}, {"output": "logit"}, {"width": 1.0, "distance": "euclidean"}):
         assert ask("lime", samples=60, **options) == 0

@@ -1,6 +1,6 @@
 """Real networks on real images, where they are at hand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -57,7 +57,7 @@ def squeezenet(shared: Path) -> RealWorld:
 def _world(model, data, samples: int) -> RealWorld:
     batch = data.batch(data.ids[:samples], model.prepare)
     model.net.requires_grad_(False)
-    model.micro_batch = samples  # nothing is padded
+    model = replace(model, micro_batch=samples)  # nothing is padded
     return RealWorld(model, batch.inputs, batch.labels, model.cam_layer)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,8 +118,7 @@ def test_on_a_trained_network(resnet):
     """ResNet-20 on an image: steps of one pixel, kernels of 3."""
     net = copy.deepcopy(resnet.model.net).double().requires_grad_(False)
     x, y = resnet.x[:1].double(), resnet.y[:1]
-    model, data = assay.model(net), as_dataset((x, y))
-    model.micro_batch = 1
+    model, data = replace(assay.model(net), micro_batch=1), as_dataset((x, y))
     choice = choose_one("method", {"extremal_perturbation": {"steps": 15}})
     with model.evaluating(), torch.no_grad():
         ours = attribute(model, data.batch(data.ids), choice)

@@ -15,6 +15,7 @@ from assay.plugins import registry
 from assay.report.overlay import overlay
 from assay.report.words import Words
 from assay.types import Model, Prepare, Tokenize
+from assay.types.model import log_probabilities
 
 VISIBLE = 256  # pixels of the longer side, at least, as far as whole multiples go
 
@@ -79,7 +80,8 @@ def read_picture(path: str | Path, model_item: Any, target: int | None) -> Pictu
         )
     inputs = _read(path, model.prepare)
     with model.evaluating(), torch.no_grad():
-        shares = model.log_probs(model(inputs.to(model.device)))[0].exp()
+        logits, binary = model.read(inputs.to(model.device))
+        shares = log_probabilities(logits, binary)[0].exp()
     if target is not None and target >= len(shares):
         raise InputError(f"Expected a class below {len(shares)}, got {target}.")
     return Picture(model, inputs, shares, int(shares.argmax()) if target is None else target)

@@ -17,20 +17,19 @@ def print_notes(console: Console, manifest: dict[str, Any]) -> None:
             console.print(f"{name}: {about['card']['weights']}.", markup=False, soft_wrap=True)
 
 
-def print_accuracy(console: Console, manifest: dict[str, Any]) -> None:
-    """How often each network is right, and a warning where that is hardly above chance."""
+def print_accuracy(console: Console, row: dict[str, Any]) -> None:
+    """How often a network is right, and a warning where that is hardly above chance."""
     from assay.run.manifest import hardly_above_chance
 
-    for row in manifest["clean"]:
-        right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
-        console.print(f"{row['model']} is {right}", markup=False)
-        if hardly_above_chance(row):
-            console.print(
-                f"That is hardly above chance ({row['chance']:.1%}): labels or normalisation "
-                f"probably do not fit the model.",
-                style="yellow",
-                highlight=False,
-            )
+    right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
+    console.print(f"{row['model']} is {right}", markup=False)
+    if hardly_above_chance(row):
+        console.print(
+            f"That is hardly above chance ({row['chance']:.1%}): labels or normalisation "
+            f"probably do not fit the model.",
+            style="yellow",
+            highlight=False,
+        )
 
 
 def print_answer(console: Console, results: Any) -> None:

@@ -5,8 +5,6 @@ the method does not apply. Methods of this package must agree in every bit; othe
 the network as they like, up to rounding.
 """
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -26,12 +24,12 @@ from assay.conformance.worlds import (
     words_in_a_network,
     words_in_a_transformer,
 )
-from assay.engine.engine import engine_of
+from assay.engine.engine import Engine, network_engine
 from assay.errors import NotApplicable
 from assay.methods.attribution import attribute, raw_map
 from assay.plugins.registry import Passes, identity
 from assay.suite.spec import Choice, choose_one
-from assay.types import Batch, Model
+from assay.types import Batch
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 ROUNDING = 1e-4  # of a method's largest value, for methods from outside
@@ -64,7 +62,9 @@ def choose(item: Any) -> Choice:
     return choose_one("method", item)
 
 
-def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
+def explain(
+    world: World, item: Any, batch: Batch | None = None, engine: Engine | None = None
+) -> Tensor:
     """The maps of a method.
 
     Raises:
@@ -81,7 +81,7 @@ def explain(world: World, item: Any, batch: Batch | None = None) -> Tensor:
     if choice.plugin.own and not choice.plugin.noise and world.model.tokens and "text" not in needs:
         raise NotApplicable("says nothing of texts: declare needs=['text'] to have them tried")
     with world.model.evaluating(), torch.no_grad():
-        return attribute(world.model, batch or world.batch, choice)
+        return attribute(world.model, batch or world.batch, choice, engine)
 
 
 def usual_maps(world: World, item: Any) -> Tensor:
@@ -146,13 +146,15 @@ def a_seed_decides(world: World, item: Any) -> None:
 def passes_are_as_declared(world: World, item: Any) -> None:
     """The network passes are as many as `passes` declares, with the engine of a run at hand."""
     choice, samples = choose(item), len(world.batch)
-    with _one_by_one(world.model):
-        explain(world, item)
-        engine = engine_of(world.model, world.batch)
-        before = engine.counter.rows
-        with counting(world.model.net, world.model.prepared.net) as made:
-            explain(world, item, engine.lent())
-        declared, counted = choice.passes_on(world.model, world.batch), engine.counter.rows - before
+    alone = world.one_by_one()
+    explain(alone, item)
+    with alone.model.evaluating(), torch.no_grad():
+        engine = network_engine(alone.model, alone.batch, alone.ready.forward)
+        engine.clean  # noqa: B018  # as in a run, where it is asked for first
+    before = engine.asked
+    with counting(alone.model.net, alone.ready.net) as made:
+        explain(alone, item, engine=engine)
+    declared, counted = choice.passes_on(alone.model, alone.batch), engine.asked - before
     if choice.plugin.own and declared == Passes() and made.forward:
         each = made.forward / samples
         raise NotApplicable(f"declares no `passes`; it makes {each:g} a sample")
@@ -173,31 +175,22 @@ def passes_are_as_declared(world: World, item: Any) -> None:
 def its_check_is_whole(world: World, item: Any) -> None:
     """Where it says what its formula promises: one number a map, at the passes it declares."""
     choice, rows = choose(item), []
-    if choice.check is None:
+    if choice.promise is None:
         raise NotApplicable("promises nothing that could be checked")
     usual_maps(world, item)  # says what the world lacks
-    with _one_by_one(world.model), world.model.evaluating(), torch.no_grad():
+    world = world.one_by_one()
+    with world.model.evaluating(), torch.no_grad():
         raw = raw_map(world.model, world.batch, choice)
         handle = world.model.net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
         try:
-            found = choice.check.function(world.model, world.batch, raw, choice.options)
+            found = choice.promise.function(world.model, world.batch, raw, choice.options)
         finally:
             handle.remove()
     if tuple(found.shape) != (len(world.batch),) or not bool((found >= 0).all()):
         raise Fault(f"expected one number from 0 for each sample, got {found.tolist()}")
-    declared = choice.check.passes(choice.options)
+    declared = choice.promise.passes(choice.options)
     if sum(rows) != declared * len(world.batch):
         raise Fault(f"declares {declared} passes for its check, makes {sum(rows) / len(found):g}")
-
-
-@contextlib.contextmanager
-def _one_by_one(model: Model) -> Iterator[None]:
-    """No row is padding, so those the network sees are those asked for."""
-    before, model.micro_batch = model.micro_batch, 1
-    try:
-        yield
-    finally:
-        model.micro_batch = before
 
 
 def _same(one: Tensor, other: Tensor, item: Any) -> bool:

@@ -12,7 +12,7 @@ from assay.environments.environment import environment
 from assay.methods.attribution import attribute
 from assay.models.bagnet import LAYOUTS, BagNet
 from assay.models.bcos import BcosResNet
-from assay.models.prepare import prepare_network
+from assay.models.prepare import Prepared, prepare_network
 from assay.models.small_vit import SmallViT
 from assay.models.token_classifier import PAD, SPECIAL, TokenClassifier, Vocabulary
 from assay.models.wrap import model as as_model
@@ -140,9 +140,19 @@ ROWS = 4  # per call of the network: fewer than there are samples, so that these
 class World:
     """A model with samples whose truth is known, or taken as known."""
 
-    model: Model
+    ready: Prepared
     batch: Batch
     made_for: str = ""  # what a method needs to be tried here; those of users are, in any case
+
+    @property
+    def model(self) -> Model:
+        """The model, looked at once."""
+        return self.ready.model
+
+    def one_by_one(self) -> "World":
+        """The same with micro-batches of one row: none is padding, so all rows are asked for."""
+        model = replace(self.model, micro_batch=1)
+        return replace(self, ready=replace(self.ready, model=model))
 
 
 def small_image_network() -> World:
@@ -193,8 +203,8 @@ def _world(net: nn.Module, x: Tensor, y: Tensor, truth: Tensor) -> World:
     dataset = as_dataset((x, y, truth))
     model = replace(as_model(net), modality=dataset.modality, micro_batch=ROWS)
     with model.evaluating(), torch.no_grad():
-        prepare_network(model, x[:1])
-    return World(model, dataset.batch(dataset.ids))
+        ready = prepare_network(model, x[:1])
+    return World(ready, dataset.batch(dataset.ids))
 
 
 GOOD, BAD = ("good", "fine", "great", "lovely"), ("bad", "poor", "awful", "dull")
@@ -265,10 +275,10 @@ def _text_world(model: Model) -> World:
     if isinstance(getattr(model.net, "hidden", None), nn.Identity):
         truth = word_shares(model, ids, torch.tensor(labels))
     dataset = as_dataset((ids, labels, truth), tokens=True)
-    model.micro_batch = ROWS
+    model = replace(model, micro_batch=ROWS)
     with model.evaluating(), torch.no_grad():
-        prepare_network(model, ids[:1])
-    return World(model, dataset.batch(dataset.ids, tokens=model.tokens))
+        ready = prepare_network(model, ids[:1])
+    return World(ready, dataset.batch(dataset.ids, tokens=model.tokens))
 
 
 def padded(model: Model, texts: list[str]) -> Tensor:  # [B, T]

@@ -5,55 +5,31 @@ set of units) are remembered by what the set is, so whatever does not depend on 
 computed once for all methods, and kept on disk for the next run.
 """
 
+import functools
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
-from assay.models.prepare import runner
+from assay.engine.respondent import (
+    Columns,
+    Counter,
+    MakeInputs,
+    Network,
+    Question,
+    Respondent,
+)
+from assay.models.prepare import prepare_network
 from assay.removal import FillChoice, Removal, fill_key, make_removal
-from assay.types import Batch, Model, Response
+from assay.store import Array
+from assay.types import Batch, Model, Respond, Response
 from assay.units.absent import Absent
-from assay.units.features import Features, make_units
+from assay.units.features import Features, UnitsChoice, make_units
 
-Columns = tuple[Tensor, Tensor, Tensor]  # logit, log-probability, predicted class: each [B]
-Arrays = dict[str, np.ndarray[Any, Any]]
-
-
-@dataclass
-class Counter:
-    """Forward rows asked of the network, calls made for them, and who wants to know."""
-
-    rows: int = 0
-    calls: int = 0
-    listen: Callable[[int], None] = lambda rows: None
-
-    def add(self, rows: int) -> None:
-        """One call with this many rows that were asked for (padding not counted)."""
-        self.rows += rows
-        self.calls += 1
-        self.listen(rows)
-
-
-def micro_batches(
-    samples: int, rows: int, size: int, device: torch.device, valid: Tensor | None = None
-) -> Iterator[tuple[Tensor, Tensor, int]]:
-    """All (sample, row) pairs in chunks of one fixed size; a short tail repeats its last pair.
-
-    A fixed size makes an answer independent of what else is computed beside it. `valid`
-    `[samples, rows]` leaves out the pairs that do not exist.
-    """
-    existing = None if valid is None else valid.flatten().nonzero().flatten()
-    total = samples * rows if existing is None else len(existing)
-    for start in range(0, total, size):
-        pairs = torch.arange(start, start + size, device=device).clamp(max=total - 1)
-        pairs = pairs if existing is None else existing[pairs]
-        yield pairs // rows, pairs % rows, min(size, total - start)
+Arrays = dict[str, Array]
 
 
 class Shelf(Protocol):
@@ -72,32 +48,50 @@ class Shelf(Protocol):
 class Engine:
     """Answers for one batch: `respond` is the verb, `clean` what the model says untouched."""
 
-    model: Model
     batch: Batch
-    forward: Callable[[Tensor], Tensor]  # inputs -> logits
-    counter: Counter = field(default_factory=Counter)
+    respondent: Respondent
     shelf: Shelf | None = None
 
     def __post_init__(self) -> None:
-        """Ask for the clean answers first: where nobody gave targets, they are the targets."""
+        """Where nobody gave targets, the clean answers are the targets: ask for them first."""
         self.memory: dict[str, dict[str, Columns]] = {}
         self._shared = {"clean"}
         self._removals: dict[str, Removal] = {}
         self._values: list[Tensor] = []
         self._always_broken = torch.zeros(len(self.batch), dtype=torch.bool, device=self._device)
         self.broken = self._always_broken.clone()  # [B]: the network gave NaN or inf somewhere
-        self._recall("clean")
-        if "clean" not in self.memory:
-            (column,) = self._ask(1, lambda samples, rows: self.batch.inputs[samples])
-            self._remember("clean", "none", column)
-            self._keep("clean")
         if bool((self.batch.targets < 0).any()):
-            self.batch = replace(self.batch, targets=self.memory["clean"]["none"][2])
+            self.batch = replace(self.batch, targets=self._clean[2])
+
+    @property
+    def model(self) -> Model:
+        """The model that answers, with the micro-batch in use."""
+        return self.respondent.model
+
+    @property
+    def asked(self) -> int:
+        """Forward passes asked for so far, by this engine and those made from it."""
+        return self.respondent.rows
 
     @property
     def clean(self) -> Response:  # [B, 1]
         """The answers to the untouched inputs."""
-        return _stack([self.memory["clean"]["none"]])
+        return _stack([self._clean])
+
+    @property
+    def _clean(self) -> Columns:
+        self._ask_clean()
+        return self.memory["clean"]["none"]
+
+    def _ask_clean(self) -> None:
+        """Ask for the clean answers, once: whoever only needs random masks never does."""
+        self._recall("clean")
+        if "clean" not in self.memory:
+            batch = self.batch
+            shared = (self.shelf is not None,)
+            question = Question(batch, 1, lambda samples, _: batch.inputs[samples], shared=shared)
+            self._remember("clean", "none", self.respondent.answer(question))
+            self._keep("clean")
 
     def forget(self) -> None:
         """Drop what depended on an attribution: the next one begins."""
@@ -112,45 +106,77 @@ class Engine:
         groups = [grouped.get(row) or grouped["other"] for row in absent.rows]
         for group in dict.fromkeys(groups):
             self._recall(group)
-        wanted = [
+        if "clean" in groups:
+            self._ask_clean()
+        missing = [
             k
             for k, (group, row) in enumerate(zip(groups, absent.rows, strict=True))
             if row not in self.memory.get(group, {})
         ]
-        if wanted:
-            if name not in self._removals:
-                self._removals[name] = make_removal(self.batch, fill)
-            removal, index = self._removals[name], torch.tensor(wanted, device=self._device)
-
-            def make(samples: Tensor, rows: Tensor) -> Tensor:
-                return removal(features, absent.make(samples, index[rows]), samples)
-
-            valid = None if absent.valid is None else absent.valid[:, index]
-            for k, column in zip(wanted, self._ask(len(wanted), make, valid), strict=True):
+        if missing:
+            question = self._question(features, absent, fill, missing, [groups[k] for k in missing])
+            for k, column in zip(missing, self._ask(question), strict=True):
                 self._remember(groups[k], absent.rows[k], column)
-            for group in dict.fromkeys(groups[k] for k in wanted):
+            for group in dict.fromkeys(groups[k] for k in missing):
                 self._keep(group)
         return _stack([self.memory[g][r] for g, r in zip(groups, absent.rows, strict=True)])
 
-    def answers(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> Response:
-        """The model's answers, `[B, rows]`, to inputs made by `make(samples, rows)`; not kept."""
-        return _stack(self._ask(rows, make))
+    @property
+    def verb(self) -> Respond:
+        """`respond` as a plain function: nothing of it leads back to the engine."""
 
-    def fork(self, batch: Batch) -> "Engine":
-        """An engine for other inputs; what it asks counts here."""
-        return Engine(self.model, batch, self.forward, self.counter)
+        def respond(features: Features, absent: Absent, fill: FillChoice) -> Response:
+            return self.respond(features, absent, fill)
+
+        return respond
+
+    def answers(self, rows: int, make: MakeInputs) -> Response:
+        """The model's answers, `[B, rows]`, to inputs made by `make(samples, rows)`; not kept."""
+        return _stack(self._ask(Question(self.batch, rows, make)))
+
+    def at(self, batch: Batch) -> "Engine":
+        """This engine where its own inputs are meant, else one for the others; all counts here."""
+        return self if batch.inputs is self.batch.inputs else Engine(batch, self.respondent)
 
     def count(self, rows: int) -> None:
-        """One call with so many rows that a method made beside this engine."""
-        self.counter.add(rows)
-
-    def lent(self) -> Batch:
-        """The batch as methods get it: those that intervene find this engine by it."""
-        return replace(self.batch, extra={**self.batch.extra, "engine": self})
+        """Count one call with so many rows that a method made by itself."""
+        self.respondent.count(rows)
 
     @property
     def _device(self) -> torch.device:
         return self.batch.inputs.device
+
+    def _question(
+        self,
+        features: Features,
+        absent: Absent,
+        fill: FillChoice,
+        rows: list[int],
+        groups: list[str],
+    ) -> Question:
+        """What is asked where these rows are not remembered."""
+        name = fill_key(self.batch, fill)
+        if name not in self._removals:
+            self._removals[name] = make_removal(self.batch, fill)
+        removal, index = self._removals[name], torch.tensor(rows, device=self._device)
+
+        def make(samples: Tensor, row: Tensor) -> Tensor:
+            return removal(features, absent.make(samples, index[row]), samples)
+
+        valid = None if absent.valid is None else absent.valid[:, index]
+        shared = tuple(self.shelf is not None and group in self._shared for group in groups)
+        return Question(self.batch, len(rows), make, valid, shared, features, fill)
+
+    def _ask(self, question: Question) -> list[Columns]:
+        """The answers row by row; where a sample has no such row, nothing changes."""
+        answers = self.respondent.answer(question)
+        if question.valid is None:
+            whole = [part.reshape(-1, question.rows) for part in answers]
+        else:
+            whole = [column[:, None].repeat(1, question.rows) for column in self._clean]
+            for columns, part in zip(whole, answers, strict=True):
+                columns[question.valid] = part.to(columns.dtype)
+        return [(a, b, c) for a, b, c in zip(*(w.unbind(1) for w in whole), strict=True)]
 
     def _group(self, features: Features, absent: Absent, row: str, fill: str) -> str:
         """Where a row is remembered: by what is gone, not by who asked."""
@@ -172,56 +198,13 @@ class Engine:
         self._values.append(values)
         return len(self._values) - 1
 
-    def _ask(
-        self, rows: int, make: Callable[[Tensor, Tensor], Tensor], valid: Tensor | None = None
-    ) -> list[Columns]:
-        """Run the network on every (sample, row) that exists; keep the three numbers of each."""
-        size, everyone = self.model.micro_batch, len(self.batch)
-        answers: list[Columns] = []
-        full = False
-        try:
-            for samples, row, asked in micro_batches(everyone, rows, size, self._device, valid):
-                logits = self.forward(make(samples, row))
-                answers.append(self._read(logits[:asked], samples[:asked]))
-                self.counter.add(asked)
-        except torch.cuda.OutOfMemoryError:
-            if size == 1:
-                raise
-            full = True
-        if full:  # outside the handler, which holds on to what did not fit
-            torch.cuda.empty_cache()
-            self.model.micro_batch = size // 2
-            return self._ask(rows, make, valid)
-        if valid is None:
-            whole = [torch.cat(part).reshape(-1, rows) for part in zip(*answers, strict=True)]
-        else:  # where there is nobody to remove, nothing changes
-            whole = [c[:, None].repeat(1, rows) for c in self.memory["clean"]["none"]]
-            for columns, part in zip(whole, zip(*answers, strict=True), strict=False):
-                columns[valid] = torch.cat(part)
-        return [(a, b, c) for a, b, c in zip(*(w.unbind(1) for w in whole), strict=True)]
-
-    def _read(self, logits: Tensor, samples: Tensor) -> Columns:
-        predicted = logits.argmax(1)
-        targets = self.batch.targets[samples]
-        if bool((targets >= logits.shape[1]).any()):
-            worst = int(targets.argmax())
-            raise InputError(
-                f"Expected labels below {logits.shape[1]}, the number of classes of model "
-                f"`{self.model.name}`, got {int(targets[worst])} for sample "
-                f"`{self.batch.ids[int(samples[worst])]}`. Labels are class numbers from 0."
-            )
-        column = torch.where(targets < 0, predicted, targets)[:, None]
-        log_probs = self.model.log_probs(logits.double())  # so that log-odds do not saturate
-        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        return logits.gather(1, column)[:, 0], log_probs.gather(1, column)[:, 0], predicted
-
     def _recall(self, group: str) -> None:
         """Read a shared group from the shelf, once."""
         if self.shelf is None or group in self.memory or group not in self._shared:
             return
-        found = self.shelf.load(group)
-        if found is not None:
-            arrays, about = found
+        kept = self.shelf.load(group)
+        if kept is not None:
+            arrays, about = kept
             parts = [
                 torch.from_numpy(arrays[n]).to(self._device) for n in Response.__dataclass_fields__
             ]
@@ -245,22 +228,34 @@ class Engine:
         self.shelf.save(group, arrays, {"rows": json.dumps(list(rows)), "group": group})
 
 
-def engine_of(model: Model, batch: Batch) -> Engine:
-    """The engine that lent this batch, so that its answers are shared; else one of its own."""
-    lender: Engine | None = batch.extra.get("engine")
-    if lender is None:
-        return Engine(model, batch, runner(model, batch.inputs[:1]))
-    return lender if lender.batch.inputs is batch.inputs else lender.fork(batch)
+def network_engine(
+    model: Model,
+    batch: Batch,
+    forward: Callable[[Tensor], Tensor] | None = None,
+    *,
+    counter: Counter | None = None,
+    shelf: Shelf | None = None,
+) -> Engine:
+    """An engine that runs a network on a batch.
+
+    Without a `forward` the network is prepared here; where it was looked at before, only when it is
+    first asked: a method may want an engine for its counting alone.
+    """
+    if forward is None and model.observed is None:
+        prepared = prepare_network(model, batch.inputs[:1])
+        model, forward = prepared.model, prepared.forward
+    elif forward is None:
+        forward = _prepared_later(model, batch.inputs[:1])
+    return Engine(batch, Network(model, forward, counter or Counter()), shelf)
 
 
-def counter_of(batch: Batch) -> Callable[[int], None]:
-    """Told of passes that no method declares, it counts them in the run that lent the batch."""
-    lender: Engine | None = batch.extra.get("engine")
-    return (lambda rows: None) if lender is None else lender.count
+def _prepared_later(model: Model, example: Tensor) -> Callable[[Tensor], Tensor]:
+    prepare = functools.cache(lambda: prepare_network(model, example))
+    return lambda inputs: prepare().forward(inputs)
 
 
 def intervention(
-    batch: Batch, units: Any, fill: FillChoice, output: str, how: str = "alone"
+    batch: Batch, units: UnitsChoice, fill: FillChoice, output: str, how: str = "alone"
 ) -> tuple[str, ...]:
     """How units are removed, which, what stands there and what is read, in comparable words.
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.engine.engine import micro_batches
+from assay.engine.respondent import micro_batches
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
 

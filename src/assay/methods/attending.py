@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from assay.engine.engine import micro_batches
+from assay.engine.respondent import micro_batches
 from assay.errors import InputError, NotApplicable
 from assay.methods.copies import points
 from assay.methods.fused_attention import FUSED

@@ -8,18 +8,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.engine.engine import Engine, network_engine
 from assay.errors import InputError, NotApplicable
 from assay.methods.copies import Moments as Moments
 from assay.methods.copies import noisy_moments
+from assay.models.prepare import observe
 from assay.plugins.registry import Method, code_identity, identity
 from assay.suite.spec import MAPS_HASH as MAPS_HASH
 from assay.suite.spec import REDUCTION, Choice
 from assay.types import Batch, Model
 
 
-def attribute(model: Model, batch: Batch, choice: Choice) -> Tensor:  # [B, *map_shape]
-    """Run a method and reduce what its formula gives to one signed number per position."""
-    return finish(raw_map(model, batch, choice), batch, choice)
+def attribute(
+    model: Model, batch: Batch, choice: Choice, engine: Engine | None = None
+) -> Tensor:  # [B, *map_shape]
+    """Run a method and reduce what its formula gives to one signed number per position.
+
+    A method that asks an engine shares the answers of the one given; else it gets one of its own.
+    """
+    return finish(raw_map(model, batch, choice, engine), batch, choice)
 
 
 def finish(raw: "Tensor | Moments", batch: Batch, choice: Choice) -> Tensor:
@@ -29,11 +36,15 @@ def finish(raw: "Tensor | Moments", batch: Batch, choice: Choice) -> Tensor:
     return reduce_map(raw, batch, choice.label, **choice.reduction)
 
 
-def explain_again(model: Model, batch: Batch, choice: Choice) -> Callable[[Tensor], Tensor] | None:
+def explain_again(engine: Engine, choice: Choice) -> Callable[[Tensor], Tensor] | None:
     """The method on changed inputs of the same samples; None where the maps came ready-made."""
     if MAPS_HASH in choice.options:
         return None
-    return lambda inputs: attribute(model, replace(batch, inputs=inputs), choice)
+
+    def explain(inputs: Tensor) -> Tensor:
+        return attribute(engine.model, replace(engine.batch, inputs=inputs), choice, engine)
+
+    return explain
 
 
 def forward_passes(model: Model, batch: Batch, choice: Choice) -> int | None:
@@ -52,26 +63,42 @@ def says_nothing(choice: Choice) -> bool:
     return plugin.passes is Method.passes and (plugin.own or plugin.family == "given")
 
 
-def raw_map(model: Model, batch: Batch, choice: Choice) -> "Tensor | Moments":
+def raw_map(
+    model: Model, batch: Batch, choice: Choice, engine: Engine | None = None
+) -> "Tensor | Moments":
     """What the method's formula gives, channels and all; under noise, of all copies together."""
+    model = model if model.observed is not None else _observed(model, batch)
     if choice.noise is None:
-        return _run(model, batch, choice)
-    return noisy_moments(model, batch, choice.noise, lambda copies: _run(model, copies, choice))
+        return _run(model, batch, choice, engine)
+    return noisy_moments(
+        model, batch, choice.noise, lambda copies: _run(model, copies, choice, engine)
+    )
 
 
-def _run(model: Model, batch: Batch, choice: Choice) -> Tensor:
-    try:
-        # A method of the user's own may take gradients as it likes.
-        with torch.set_grad_enabled(choice.plugin.own):
-            raw = choice.plugin.function(model, batch, **choice.options)
-        return _as_tensor(raw, batch, choice.label)
-    except torch.cuda.OutOfMemoryError:
-        if model.micro_batch == 1:
-            raise
-    # Outside the handler, which holds on to what did not fit.
-    torch.cuda.empty_cache()
-    model.micro_batch //= 2
-    return _run(model, batch, choice)
+def _observed(model: Model, batch: Batch) -> Model:
+    with model.evaluating(), torch.no_grad():
+        return observe(model, batch.inputs[:1])
+
+
+def _run(model: Model, batch: Batch, choice: Choice, engine: Engine | None) -> Tensor:
+    plugin = choice.plugin
+    asked: tuple[Engine, ...] = ()
+    if plugin.takes_engine:
+        asked = (network_engine(model, batch) if engine is None else engine.at(batch),)
+    while True:
+        try:
+            # A method of the user's own may take gradients as it likes.
+            with torch.set_grad_enabled(plugin.own):
+                raw = plugin.function(model, batch, *asked, **choice.options)
+            return _as_tensor(raw, batch, choice.label)
+        except torch.cuda.OutOfMemoryError:
+            if model.micro_batch == 1:
+                raise
+        # Outside the handler, which holds on to what did not fit.
+        torch.cuda.empty_cache()
+        model = replace(model, micro_batch=model.micro_batch // 2)
+        if engine is not None:  # what follows begins smaller
+            engine.respondent.shrink()
 
 
 def _as_tensor(found: Any, batch: Batch, name: str) -> Tensor:
@@ -94,8 +121,8 @@ def _as_tensor(found: Any, batch: Batch, name: str) -> Tensor:
     return whole.to(batch.inputs.device, batch.dtype)
 
 
-def other_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
-    """The method's maps of other samples, one for each.
+def other_maps(model: Model, batch: Batch, choice: Choice, engine: Engine | None = None) -> Tensor:
+    """The method's maps of each sample's partner: another sample, explained for its own label.
 
     Raises:
         NotApplicable: There is nobody else.
@@ -109,13 +136,7 @@ def other_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
                     "Needs at least two samples, since it takes maps of others: there is only one, "
                     "or only one group of them."
                 )
-    return partner_maps(model, batch, choice)
-
-
-def partner_maps(model: Model, batch: Batch, choice: Choice) -> Tensor:
-    """The method's maps of each sample's partner: another sample, explained for its own label."""
-    lender = {name: batch.extra[name] for name in ("engine",) if name in batch.extra}
-    return attribute(model, replace(batch.partners(), extra=lender), choice)
+    return attribute(model, batch.partners(), choice, engine)
 
 
 def reduce_map(

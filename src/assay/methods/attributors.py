@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.engine.engine import micro_batches
+from assay.engine.respondent import micro_batches
 from assay.errors import InputError, NotApplicable, unknown
 from assay.methods.cam import enlarge
 from assay.plugins.registry import Method, canonical, code_identity, identity, label

@@ -11,13 +11,13 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.engine.engine import micro_batches
+from assay.engine.engine import Engine
+from assay.engine.respondent import micro_batches
 from assay.errors import NotApplicable
 from assay.methods.adversary import TOGETHER, adversary_rows, generated_mask
 from assay.methods.cam import enlarge, find_layer, outputs
 from assay.methods.outputs import answers
 from assay.methods.statistics import usual, usual_passes
-from assay.models.prepare import prepare_network
 from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
@@ -40,8 +40,6 @@ def _on_data(
 
     def passes_on(model: Model, batch: Batch, options: Mapping[str, Any]) -> Passes:
         _check_places(model)
-        with model.evaluating(), torch.no_grad():
-            prepare_network(model, batch.inputs[:1])  # a dry run has not looked for layers yet
         once, finding = usual_passes(model, batch, options["layer"], options["estimate"])
         found = passes(options)
         forward = (found.forward or 0) + _regression(model)
@@ -62,6 +60,7 @@ def _on_data(
 def iba(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     layer: Any = None,
     beta: NotNegative = 10.0,
@@ -90,7 +89,7 @@ def iba(
     paper takes one in the middle. 1 - l is computed as the sigmoid of -a, so that nothing is
     infinite where l rounds to 1, and small layers repeat their border where they cannot mirror it.
     """
-    prior = _prior(model, batch, layer, estimate, min_std, active)
+    prior = _prior(model, batch, engine, layer, estimate, min_std, active)
     _, capacity = fits(
         model, batch, layer, layer_outputs(model, batch, layer), prior, beta=beta, steps=steps,
         samples=samples, sigma=sigma, lr=lr, alpha0=alpha0,
@@ -172,13 +171,14 @@ class Prior:
 def _prior(
     model: Model,
     batch: Batch,
+    engine: Engine,
     layer: str | nn.Module | None,
     estimate: int,
     min_std: float,
     active: float,
 ) -> Prior:
     _check_places(model)
-    known = usual(model, batch, layer, estimate)
+    known = usual(model, batch, engine, layer, estimate)
     mean, std, used = known.mean, known.std.clamp(min=min_std), known.active > active
     kind = precise(batch)
     return Prior(mean.to(kind), std.to(kind), used.to(kind))
@@ -314,6 +314,7 @@ def _input_passes(options: Mapping[str, Any]) -> Passes:
 def input_iba(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     layer: Any = None,
     beta: NotNegative = 20.0,
@@ -346,7 +347,7 @@ def input_iba(
     `variant: code` mixes by its nats, which are no share. Noise is standard normal in the network's
     own input units, so that inputs should be normalised. As there, a is read after the last step.
     """
-    prior = _prior(model, batch, layer, estimate, min_std, active)
+    prior = _prior(model, batch, engine, layer, estimate, min_std, active)
     output = layer_outputs(model, batch, layer)
     passed, capacity = fits(
         model, batch, layer, output, prior, beta=feature_beta, steps=feature_steps,

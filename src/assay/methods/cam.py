@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.engine.engine import micro_batches
+from assay.engine.respondent import micro_batches
 from assay.errors import InputError, NotApplicable, unknown
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained, one_pass
@@ -280,7 +280,7 @@ def smooth_gradcam_pp(
         clean = torch.cat([a[:asked] for a, _, _, asked in outputs(model, part, layer)])
         copies = part.select([b for b in range(len(part)) for _ in range(samples)])
         added = noise[some.start : some.stop].flatten(0, 1)
-        copies = replace(copies, extra={**batch.extra, "noise": added})
+        copies = replace(copies, noise=added)
         pairs = list(activations(model, copies, layer, output))
         noisy, gradient = (
             tensor.reshape(len(part), samples, *tensor.shape[1:]).unbind(1)

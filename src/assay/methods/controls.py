@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from assay.engine.engine import Engine
 from assay.errors import InputError, NotApplicable
 from assay.methods.attribution import other_maps
 from assay.methods.cam import enlarge
@@ -90,7 +91,9 @@ def passes_on_of(model: Model, batch: Batch, options: Mapping[str, Any]) -> Pass
     family="controls",
     title="Shuffled",
 )
-def shuffled(model: Model, batch: Batch, *, of: MethodChoice = "saliency") -> Tensor:
+def shuffled(
+    model: Model, batch: Batch, engine: Engine, *, of: MethodChoice = "saliency"
+) -> Tensor:
     """A method's own maps dealt to other images: keeps resolution, sparsity and centre bias.
 
     Each sample gets the map of one fixed partner of another group, explained for its own label;
@@ -99,4 +102,4 @@ def shuffled(model: Model, batch: Batch, *, of: MethodChoice = "saliency") -> Te
     choice = choose_one("method", of)
     if choice.plugin.name == "shuffled":
         raise InputError("Expected `of` to name a method other than `shuffled`.")
-    return other_maps(model, batch, choice)
+    return other_maps(model, batch, choice, engine)

@@ -30,8 +30,7 @@ class Moments:
 def points(model: Model, batch: Batch) -> Tensor:
     """What gradients are taken at: the input or its embedding, with noise where a run adds it."""
     clean = model.continuous(batch.inputs)
-    noise: Tensor | None = batch.extra.get("noise")
-    return clean if noise is None else clean + noise
+    return clean if batch.noise is None else clean + batch.noise
 
 
 def noisy_moments(
@@ -61,4 +60,4 @@ def _copies(model: Model, batch: Batch, noise: Noise) -> Batch:
         sigma = sigma * (flat.amax(1) - flat.amin(1))
     drawn = drawn * sigma.reshape(-1, *[1] * (drawn.ndim - 1))
     repeated = batch.select([b for b in range(len(batch)) for _ in range(noise.samples)])
-    return replace(repeated, extra={**batch.extra, "noise": drawn.flatten(0, 1)})
+    return replace(repeated, noise=drawn.flatten(0, 1))

@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from assay.engine.engine import Engine
 from assay.errors import NotApplicable
 from assay.methods.attribution import attribute
 from assay.methods.controls import MethodChoice, needs_of, passes_of, passes_on_of
@@ -35,6 +36,7 @@ SIDE = 60 / 224  # of SoCo's square, as a share of the image's side
 def rect(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     of: MethodChoice = "integrated_gradients",
     side: Count | None = None,
@@ -54,7 +56,7 @@ def rect(
         raise NotApplicable(
             f"A square of {wanted} pixels a side does not fit into an image of {height} x {width}."
         )
-    found = attribute(model, batch, choose_one("method", of)).double().clamp(min=0)
+    found = attribute(model, batch, choose_one("method", of), engine).double().clamp(min=0)
     squares = torch.zeros(len(batch), height, width, device=found.device, dtype=batch.dtype)
     for square, mass in zip(squares, found, strict=True):
         top, left = (_start(mass.sum(axis), wanted) for axis in (1, 0))
@@ -82,7 +84,12 @@ def _start(mass: Tensor, length: int) -> int:
     title="Pooled bands",
 )
 def pooling(
-    model: Model, batch: Batch, *, of: MethodChoice = "integrated_gradients", bands: Count = 7
+    model: Model,
+    batch: Batch,
+    engine: Engine,
+    *,
+    of: MethodChoice = "integrated_gradients",
+    bands: Count = 7,
 ) -> Tensor:
     """A method's map with every value replaced by the mean of its horizontal band.
 
@@ -94,7 +101,7 @@ def pooling(
     height, _ = batch.map_shape
     if bands > height:
         raise NotApplicable(f"An image of {height} rows has no {bands} bands.")
-    found = attribute(model, batch, choose_one("method", of))
+    found = attribute(model, batch, choose_one("method", of), engine)
     pooled = torch.empty_like(found)
     edges = [height * band // bands for band in range(bands + 1)]
     for map_, whole in zip(pooled, found, strict=True):

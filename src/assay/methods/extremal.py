@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from assay.engine.engine import micro_batches
+from assay.engine.respondent import micro_batches
 from assay.methods.gradients import Output, explained
 from assay.plugins.registry import Passes, method
 from assay.removal.fills import gaussian

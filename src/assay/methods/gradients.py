@@ -9,13 +9,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay.engine.engine import counter_of, micro_batches
+from assay.engine.engine import Engine
+from assay.engine.respondent import micro_batches
 from assay.errors import InputError
 from assay.methods.copies import points
 from assay.methods.outputs import Output as Output
 from assay.methods.outputs import explained as explained
 from assay.methods.promises import completeness, difference, gap
-from assay.plugins.registry import Check, Passes, describe, method
+from assay.plugins.registry import Passes, Promise, describe, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 
@@ -130,8 +131,8 @@ def _per_step(options: Mapping[str, Any]) -> Passes:
     return Passes(forward=rows, backward=rows)
 
 
-def _from(fill: str | None = None) -> Check:
-    """The check of a way that begins at the option `baseline`, or at this fill."""
+def _from(fill: str | None = None) -> Promise:
+    """The promise of a path that begins at the option `baseline`, or at this fill."""
     return completeness(
         lambda model, batch, o: _starts(model, batch, fill or o["baseline"], o["draws"]),
         lambda options: int(options["draws"]),
@@ -143,7 +144,7 @@ def _from(fill: str | None = None) -> Check:
     needs=["gradients"],
     noise=True,
     passes=_per_step,
-    check=_from(),
+    promise=_from(),
     family="gradients",
     cite="sundararajan2017",
     title="Integrated gradients",
@@ -151,6 +152,7 @@ def _from(fill: str | None = None) -> Check:
 def integrated_gradients(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     steps: Steps = 50,
     baseline: FillChoice = "zero",
@@ -172,7 +174,7 @@ def integrated_gradients(
     """
     starts = functools.partial(_starts, model, batch, baseline, draws)
     if steps == "auto":
-        return _until_complete(model, batch, starts, tolerance, output)
+        return _until_complete(model, batch, engine, starts, tolerance, output)
     x = points(model, batch)
     parts = (_integral(model, batch, x, start, steps, output) for start in starts())
     return functools.reduce(torch.add, parts) / draws
@@ -181,12 +183,13 @@ def integrated_gradients(
 def _until_complete(
     model: Model,
     batch: Batch,
+    engine: Engine,
     starts: Callable[[], Iterable[Tensor]],
     tolerance: float,
     output: Output,
 ) -> Tensor:
     """Integrals with as many steps as each sample needs to add up."""
-    x, count = points(model, batch), counter_of(batch)
+    x, count = points(model, batch), engine.count
     promised = difference(model, batch, _counted(starts(), count, len(batch)), output)
     count(len(batch))
     found, rest, steps = torch.empty_like(x), list(range(len(batch))), FEWEST_STEPS
@@ -243,7 +246,7 @@ def _integral(
     needs=["gradients"],
     noise=True,
     passes=_per_step,
-    check=_from("uniform"),
+    promise=_from("uniform"),
     family="gradients",
     cite="sturmfels2020",
     title="Integrated gradients, uniform baseline",
@@ -251,6 +254,7 @@ def _integral(
 def integrated_gradients_uniform(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     steps: Steps = 50,
     draws: Count = 1,
@@ -265,6 +269,6 @@ def integrated_gradients_uniform(
     as `draws` does; IDSDS takes one field for all images.
     """
     return integrated_gradients(
-        model, batch, steps=steps, baseline="uniform", draws=draws, tolerance=tolerance,
+        model, batch, engine, steps=steps, baseline="uniform", draws=draws, tolerance=tolerance,
         output=output,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.engine.engine import micro_batches
+from assay.engine.respondent import micro_batches
 from assay.errors import InputError
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained, one_pass

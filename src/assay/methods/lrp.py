@@ -74,7 +74,7 @@ def relevances(
     needs=["gradients"],
     noise=True,
     passes=checked_pass,
-    check=conservation(),
+    promise=conservation(),
     family="relevance",
     cite="bach2015, kohlbrenner2020, ali2022",
     title="LRP",

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from assay.engine.engine import micro_batches
+from assay.engine.respondent import micro_batches
 from assay.types import Batch, Model
 
 Output = Literal["logit", "probability", "log_odds"]

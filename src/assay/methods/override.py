@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as tree
 
-from assay.engine.engine import micro_batches
+from assay.engine.respondent import micro_batches
 from assay.errors import NotApplicable
 from assay.methods.fused_attention import FUSED
 from assay.types import Batch, Model

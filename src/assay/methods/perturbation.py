@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay.engine.engine import engine_of, intervention
+from assay.engine.engine import Engine, intervention
 from assay.errors import InputError
 from assay.methods.gradients import Output
 from assay.plugins.registry import Passes, get, method, pick
@@ -43,6 +43,7 @@ def _one_row_a_cell(options: Mapping[str, Any]) -> Passes:
 def occlusion(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     units: UnitsChoice = "grid",
     fill: FillChoice = "zero",
@@ -59,7 +60,7 @@ def occlusion(
     Beside the paper: it slides a grey square in small steps and watches the probability; here the
     cells of a grid, zero, the logit. `units: windows` are overlapping squares.
     """
-    engine, features = engine_of(model, batch), make_units(batch, units)
+    features = make_units(batch, units)
     answers = engine.respond(features, each(features), fill).output(output)
     lost = engine.clean.output(output).double() - answers.double()  # [B, P]
     return painted(batch, features, lost, spread)
@@ -87,6 +88,7 @@ _rise = functools.partial(
 def rise(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     masks: Count = 1000,
     side: Annotated[int, Field(ge=2)] = 8,
@@ -116,7 +118,7 @@ def rise(
         mask = made(samples, rows)[:, None]
         return torch.lerp(nothing[samples], batch.inputs[samples], mask)
 
-    answers = engine_of(model, batch).answers(masks, place).output(output).to(batch.dtype)
+    answers = engine.answers(masks, place).output(output).to(batch.dtype)
     everyone = torch.arange(masks, device=batch.inputs.device)
     total = batch.inputs.new_zeros(len(batch), height * width)
     seen = torch.zeros_like(total)
@@ -133,6 +135,7 @@ def rise(
 def rise_uniform(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     masks: Count = 1000,
     side: Annotated[int, Field(ge=2)] = 8,
@@ -148,7 +151,7 @@ def rise_uniform(
     all images.
     """
     return rise(
-        model, batch, masks=masks, side=side, keep=keep, fill="uniform", output=output,
+        model, batch, engine, masks=masks, side=side, keep=keep, fill="uniform", output=output,
         normalise=normalise,
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """What a method's formula promises of its maps, and by how much they miss it.
 
-A method says so in its decorator, `check=completeness(...)` or `check=conservation()`; a run then
-computes it once for each map and keeps it beside the scores.
+A method says so in its decorator, `promise=completeness(...)` or `promise=conservation()`; a run
+then computes the gap once for each map and keeps it with the scores.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from assay.methods.copies import points
 from assay.methods.outputs import answers, relevance
-from assay.plugins.registry import Check
+from assay.plugins.registry import Promise
 from assay.types import Batch, Model
 
 Options = Mapping[str, Any]
@@ -20,7 +20,7 @@ Options = Mapping[str, Any]
 Baselines = Callable[[Model, Batch, Options], Iterable[Tensor]]
 
 
-def completeness(baselines: Baselines, count: Callable[[Options], int] = lambda o: 1) -> Check:
+def completeness(baselines: Baselines, count: Callable[[Options], int] = lambda o: 1) -> Promise:
     """Maps that add up to f(x) - f(b), with the mean of f(b) where there are `count` baselines b.
 
     The gap is what they miss, over the size of what was promised.
@@ -31,10 +31,10 @@ def completeness(baselines: Baselines, count: Callable[[Options], int] = lambda 
         promised = difference(model, batch, baselines(model, batch, options), output)
         return gap(raw, promised)
 
-    return Check("completeness gap", function, lambda options: 1 + count(options))
+    return Promise("completeness gap", function, lambda options: 1 + count(options))
 
 
-def conservation() -> Check:
+def conservation() -> Promise:
     """Maps that add up to f(x): nothing is lost on the way, and nothing is made.
 
     Of an output other than the logit, to what begins: the logits times its gradients.
@@ -44,7 +44,7 @@ def conservation() -> Check:
         x = points(model, batch)
         return gap(raw, answers(model, batch, x, options.get("output", "logit"), of=relevance))
 
-    return Check("conservation gap", function, lambda options: 1)
+    return Promise("conservation gap", function, lambda options: 1)
 
 
 def difference(

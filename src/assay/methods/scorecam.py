@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.engine.engine import counter_of, engine_of
+from assay.engine.engine import Engine
 from assay.errors import NotApplicable
 from assay.methods.cam import enlarge, find_layer, outputs
 from assay.methods.gradients import Output
-from assay.models.prepare import prepare_network
 from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
@@ -111,6 +110,7 @@ def _head(
 def scorecam(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     layer: Any = None,
     fill: FillChoice = "zero",
@@ -128,13 +128,11 @@ def scorecam(
     softmax, cancels there and is not asked for. The authors' code leaves the softmax out and adds
     probabilities; torchcam stretches before it enlarges.
     """
-    with model.evaluating():
-        prepare_network(model, batch.inputs[:1])  # a dry run comes here first
-    found, count = [], counter_of(batch)
+    parts = []
     for part, _, _, asked in outputs(model, batch, layer):
-        found.append(part[:asked])
-        count(asked)
-    activation = torch.cat(found)  # [B, K, h, w]
+        parts.append(part[:asked])
+        engine.count(asked)
+    activation = torch.cat(parts)  # [B, K, h, w]
     nothing = all_absent(batch, fill)
 
     def place(samples: Tensor, rows: Tensor) -> Tensor:
@@ -143,7 +141,7 @@ def scorecam(
         mask = (mask - low) / torch.where(high > low, high - low, 1.0)
         return torch.lerp(nothing[samples], batch.inputs[samples], mask[:, None])
 
-    answers = engine_of(model, batch).answers(activation.shape[1], place).output(output)
+    answers = engine.answers(activation.shape[1], place).output(output)
     weights = answers.double().softmax(1).to(batch.dtype)  # [B, K]
     maps = [(w[:, None, None] * a).sum(0) for w, a in zip(weights, activation, strict=True)]
     coarse = torch.stack(maps)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from assay.engine.engine import counter_of
+from assay.engine.engine import Engine
 from assay.errors import NotApplicable, warn
 from assay.methods.cam import find_layer, outputs
 from assay.types import Batch, Model
@@ -26,7 +26,9 @@ class Usual:
     active: Tensor  # the share of samples in which the unit is not zero
 
 
-def usual(model: Model, batch: Batch, layer: str | nn.Module | None, n: int) -> Usual:
+def usual(
+    model: Model, batch: Batch, engine: Engine, layer: str | nn.Module | None, n: int
+) -> Usual:
     """The layer's statistics over `n` fixed samples of the batch's dataset, or all it has.
 
     They are found again by what they depend on: weights, layer, data and how they are prepared.
@@ -45,7 +47,7 @@ def usual(model: Model, batch: Batch, layer: str | nn.Module | None, n: int) -> 
             f"The mean and spread of a layer's units are estimated from only {len(chosen)} "
             f"samples; a bottleneck wants hundreds."
         )
-    found = _estimate(model, batch, layer, chosen)
+    found = _estimate(model, batch, engine, layer, chosen)
     _ESTIMATES[key] = found
     while len(_ESTIMATES) > KEPT:
         _ESTIMATES.popitem(last=False)
@@ -80,12 +82,11 @@ def _key(model: Model, batch: Batch, layer: str | nn.Module | None, chosen: list
 
 
 def _estimate(
-    model: Model, batch: Batch, layer: str | nn.Module | None, chosen: list[str]
+    model: Model, batch: Batch, engine: Engine, layer: str | nn.Module | None, chosen: list[str]
 ) -> Usual:
     total: Tensor | float = 0.0
     square: Tensor | float = 0.0
     active: Tensor | float = 0.0
-    count = counter_of(batch)
     for start in range(0, len(chosen), model.micro_batch):
         some = batch.others(chosen[start : start + model.micro_batch])
         for given, _, _, asked in outputs(model, some, layer):
@@ -93,7 +94,7 @@ def _estimate(
             total = total + units.sum(0)
             square = square + units.square().sum(0)
             active = active + (units != 0).sum(0)
-            count(asked)
+            engine.count(asked)
     mean = torch.as_tensor(total) / len(chosen)
     variance = (torch.as_tensor(square) - len(chosen) * mean.square()) / (len(chosen) - 1)
     parts = (mean, variance.clamp(min=0).sqrt(), torch.as_tensor(active) / len(chosen))

@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay.engine.engine import engine_of, intervention
+from assay.engine.engine import Engine, intervention
 from assay.methods.gradients import Output
 from assay.methods.perturbation import Spread, painted
 from assay.plugins.registry import Passes, get, method, pick
@@ -50,6 +50,7 @@ def _intervenes(batch: Batch, options: Mapping[str, Any]) -> tuple[str, ...]:
 def lime(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     units: UnitsChoice = None,
     samples: Annotated[int, Field(ge=2)] = 1000,
@@ -78,7 +79,7 @@ def lime(
     """
     features = make_units(batch, _units(batch, units))
     sets = _coin_tosses(batch, features, samples)
-    answers = engine_of(model, batch).respond(features, sets, fill).output(output).double().cpu()
+    answers = engine.respond(features, sets, fill).output(output).double().cpu()
     values = torch.zeros(features.valid.shape, dtype=torch.float64)
     for b, able, there in _designs(features, sets):
         share = there.sum(1) / len(able)
@@ -155,6 +156,7 @@ def _sets_asked(options: Mapping[str, Any]) -> Passes:
 def kernel_shap(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     units: UnitsChoice = None,
     samples: Annotated[int, Field(ge=4)] = 1024,
@@ -179,7 +181,7 @@ def kernel_shap(
     features = make_units(batch, _units(batch, units))
     games = _games(features, samples)
     sets = _coalitions(batch, features, games)
-    answers = engine_of(model, batch).respond(features, sets, fill).output(output).double().cpu()
+    answers = engine.respond(features, sets, fill).output(output).double().cpu()
     values = torch.zeros(features.valid.shape, dtype=torch.float64)
     for b, able, there in _designs(features, sets):
         game = games[b]

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -65,9 +66,8 @@ def describe(
         name=name,
         prepare=None if options.get("size") else prepare,
     )
-    wrapped.checkpoint = str(options.get("checkpoint", ""))
-    wrapped.card = {"weights": loaded} if loaded else {}
-    return wrapped
+    card = {"weights": loaded} if loaded else {}
+    return replace(wrapped, checkpoint=str(options.get("checkpoint", "")), card=card)
 
 
 def _own(name: str, parameters: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Networks of other libraries: `timm:resnet18`, `torchvision:resnet18`, `hf:FOLDER`."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ def hub_model(name: str, options: Mapping[str, Any], label: str) -> Model:
         options = {"classes": names, **options}
     made = describe(net, options, label, prepare)
     if not pretrained and not options.get("weights"):
-        made.card = {**made.card, "weights": "random weights: none were given"}
+        made = replace(made, card={**made.card, "weights": "random weights: none were given"})
     return made
 
 

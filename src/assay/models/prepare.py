@@ -4,14 +4,14 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.fx
 from torch import Tensor, nn
 
-from assay.types import Model
+from assay.types import Model, Observation
 
 
 def choose_micro_batch(example: Tensor) -> int:
@@ -22,15 +22,26 @@ def choose_micro_batch(example: Tensor) -> int:
     return int(min(32, max(4, 2 ** round(math.log2(4 * 3 * 224 * 224 / numbers)))))
 
 
+CHANNELS_LAST = "channels last"  # a change that `Prepared.changes` names
 LOOK = 2  # rows of the first look: one alone hides what only larger batches do
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The network as the engine runs it, and what was done to it."""
+    """A network as the engine runs it: the model with what was observed, and what was changed."""
 
+    model: Model
     net: nn.Module
-    done: tuple[str, ...]
+    changes: tuple[str, ...]
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """From inputs to logits, in the layout of memory the network runs fastest in."""
+        return self.model.logits(self.model.laid_out(inputs), net=self.net)
+
+
+def observe(model: Model, example: Tensor) -> Model:
+    """The model with what one forward pass shows of it: classes, and the last spatial layer."""
+    return model if model.observed is not None else _look(model, _doubled(example))[0]
 
 
 def prepare_network(model: Model, example: Tensor) -> Prepared:
@@ -39,40 +50,38 @@ def prepare_network(model: Model, example: Tensor) -> Prepared:
     Folding and the channels-last layout are kept only where the logits stay within 1e-5 of the
     plain network's. A network with hooks is left as it is: a copy could lose what they do.
     """
-    if isinstance(model.prepared, Prepared):
-        return model.prepared
-    example = example[:1].expand(LOOK, *example.shape[1:]).contiguous()
+    example = _doubled(example)
     hooked = any(m._forward_hooks or m._forward_pre_hooks for m in model.net.modules())
-    with last_spatial(model) as spatial:
-        plain = model.logits(example)
-    model.spatial_layer, model.outputs = spatial[-1] if spatial else None, plain.shape[1]
-    if model.cam_reshape is not None:
-        model.spatial_layer = _last_tokens(model, example)
-    prepared = Prepared(model.net, ())
+    seen, plain = _look(model, example)
+    prepared = Prepared(seen, model.net, ())
     if not hooked and example.is_floating_point():
-        prepared = _improve(model, prepared, "batch-norm folded", _fuse, example, plain)
+        prepared = _improve(prepared, "batch-norm folded", _fuse, example, plain)
     if (
         not hooked and example.ndim == 4 and not example.is_cuda
     ):  # there 3x slower in full precision
-        last = channels_last(example)
-        prepared = _improve(model, prepared, "channels last", _lay_out, last, plain)
-    model.channels_last = "channels last" in prepared.done
-    model.prepared = prepared
-    return prepared
+        prepared = _improve(prepared, CHANNELS_LAST, _lay_out, channels_last(example), plain)
+    if CHANNELS_LAST not in prepared.changes or seen.observed is None:
+        return prepared
+    return replace(
+        prepared, model=replace(seen, observed=replace(seen.observed, channels_last=True))
+    )
 
 
-def runner(model: Model, example: Tensor) -> Callable[[Tensor], Tensor]:
-    """From inputs to logits by the prepared network, in the layout it likes."""
-    network = prepare_network(model, example).net
+def _doubled(example: Tensor) -> Tensor:
+    return example[:1].expand(LOOK, *example.shape[1:]).contiguous()
 
-    def forward(inputs: Tensor) -> Tensor:
-        return model.logits(model.laid_out(inputs), net=network)
 
-    return forward
+def _look(model: Model, example: Tensor) -> tuple[Model, Tensor]:
+    """The model with what its logits for an example show, and these logits."""
+    with last_spatial(model) as spatial:
+        plain, binary = model.read(example)
+    layer = spatial[-1] if spatial else None
+    if model.cam_reshape is not None:
+        layer = _last_tokens(model, example)
+    return replace(model, observed=Observation(plain.shape[1], binary, layer)), plain
 
 
 def _improve(
-    model: Model,
     before: Prepared,
     what: str,
     change: Callable[[nn.Module], nn.Module | None],
@@ -84,12 +93,12 @@ def _improve(
         changed = change(copy.deepcopy(before.net))
         if changed is None:
             return before
-        logits = model.logits(example, net=changed)
+        logits = before.model.logits(example, net=changed)
     except Exception:  # the user's network: copying, tracing or another layout may break anything
         return before
     scale = plain.abs().max().clamp(min=1.0)
     agree = bool((logits - plain).abs().max() <= 1e-5 * scale)
-    return Prepared(changed, (*before.done, what)) if agree else before
+    return Prepared(before.model, changed, (*before.changes, what)) if agree else before
 
 
 def _lay_out(net: nn.Module) -> nn.Module:

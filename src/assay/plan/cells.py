@@ -1,88 +1,68 @@
-"""A cell of a run on disk: one method under one protocol on the samples of one shard."""
+"""A cell of a run, one method under one protocol on the samples of one shard, as tables."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from assay.plan.plan import Plan, Shard
-from assay.plugins.registry import canonical
-from assay.store import CURVES, SCORES, Store
+from assay.plugins.identity import canonical
+from assay.store import CURVES, SCORES, Array
+from assay.store.pieces import CellPiece
 from assay.suite.spec import Choice
 from assay.types import Scores
 
-Column = np.ndarray[Any, Any]  # one value for each sample
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a cell: a status and a message, numbers where there are any."""
+
+    status: str
+    message: str = ""
+    metrics: Mapping[str, Array] = field(default_factory=dict)  # name -> one number per sample
+    statuses: Array | None = None  # one per sample; None: the cell's for all
+    scores: Scores | None = None  # with their curves
+    cost: Mapping[str, object] = field(default_factory=dict)  # seconds, forwards
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Where the rows of a method under a protocol are, or will be."""
+    """One method under one protocol on one shard, whose rows are made here."""
 
     plan: Plan
     shard: Shard
-    store: Store
     method: Choice
     protocol: Choice
 
-    @property
-    def done(self) -> bool:
-        """Whether its rows are there, whole and without failure."""
-        piece = self._piece
-        scores = Store.has_table(self.store.path("scores", f"{piece}.parquet"), SCORES)
-        curves = Store.has_table(self.store.path("curves", f"{piece}.parquet"), CURVES)
-        about = Store.read_json(self.store.path("cells", f"{piece}.json"))
-        return scores and curves and about is not None and about["status"] != "failed"
-
-    def write_word(self, groups: Sequence[str], status: str, message: str) -> None:
-        """The same word for every sample, and no number."""
-        size = len(self.shard.samples)
-        nothing = {self.protocol.plugin.metric: np.full(size, np.nan)}
-        self.write(groups, status, message, nothing, np.full(size, status), None, {})
-
-    def write(
-        self,
-        groups: Sequence[str],
-        status: str,
-        message: str,
-        metrics: dict[str, Column],
-        statuses: Column,
-        scores: Scores | None,
-        about: dict[str, Any],
-    ) -> None:
-        """Provenance and curves first, scores last: a cell is done when its scores are there."""
-        piece = self._piece
-        self.store.path("scores", f"{piece}.parquet").unlink(missing_ok=True)  # of a failed try
-        facts = {
+    def piece(self, groups: Sequence[str], outcome: Outcome) -> CellPiece:
+        """The rows of this cell, ready to be written."""
+        about = {
             "cell": self._id,
             "shard": self.shard.id,
             "dataset": self.shard.dataset,
             "model": self.shard.model,
             "method": self.method.label,
             "protocol": self.protocol.label,
-            "status": status,
-            "message": message,
+            "status": outcome.status,
+            "message": outcome.message,
+            **outcome.cost,
         }
-        self.store.write_json(self.store.path("cells", f"{piece}.json"), {**facts, **about})
-        curves = self._curve_table(scores)
-        self.store.write_table(self.store.path("curves", f"{piece}.parquet"), curves)
-        table = self._score_table(groups, metrics, statuses)
-        self.store.write_table(self.store.path("scores", f"{piece}.parquet"), table)
-
-    @property
-    def _piece(self) -> str:
-        return self.plan.piece(self.shard, self.method, self.protocol)
+        name = self.plan.piece(self.shard, self.method, self.protocol)
+        return CellPiece(
+            name, about, self._curve_table(outcome.scores), self._score_table(groups, outcome)
+        )
 
     @property
     def _id(self) -> str:
         return self.plan.cell(self.shard, self.method, self.protocol)
 
-    def _score_table(
-        self, groups: Sequence[str], metrics: dict[str, Column], statuses: Column
-    ) -> pa.Table:
-        method, protocol = self.method, self.protocol
+    def _score_table(self, groups: Sequence[str], outcome: Outcome) -> pa.Table:
+        method, protocol, size = self.method, self.protocol, len(self.shard.samples)
+        headline = protocol.plugin.metric
+        metrics = outcome.metrics or {headline: np.full(size, np.nan)}
+        statuses = outcome.statuses if outcome.statuses is not None else [outcome.status] * size
         fixed = {
             "cell": self._id,
             "dataset": self.shard.dataset,
@@ -98,7 +78,6 @@ class Cell:
             "seed": self.shard.seed,
             "higher_is_better": protocol.plugin.higher_is_better,
         }
-        headline = protocol.plugin.metric
         rows = [
             {
                 **fixed,
@@ -123,7 +102,7 @@ class Cell:
         parts = []
         for name, curve in scores.curves.items():
             n, k = curve.shape
-            columns: dict[str, Any] = {
+            columns = {
                 "cell": [self._id] * (n * k),
                 "sample": np.repeat(np.array(self.shard.samples, dtype=object), k),
                 "seed": np.full(n * k, self.shard.seed),

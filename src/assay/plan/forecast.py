@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from assay.engine.engine import Shelf
+from assay.engine.engine import Engine
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.methods.attribution import (
     MAPS_HASH,
@@ -16,14 +16,15 @@ from assay.methods.attribution import (
     says_nothing,
 )
 from assay.models.prepare import LOOK
-from assay.plan.kept_promises import check_passes
+from assay.plan.finished import Finished, ResponseShelf
 from assay.plan.plan import Plan, Shard
-from assay.plan.rehearsal import Again, FirstOf, Rehearsal, made_up_partner, no_network
+from assay.plan.promised import promise_passes
+from assay.plan.rehearsal import FirstOf, Rehearsal, explains_again, made_up_partner
 from assay.plan.scoring import dealt
 from assay.plugins.registry import Passes
 from assay.removal import make_removal
 from assay.suite.spec import Choice
-from assay.types import Case, Model
+from assay.types import Batch, Case, Model, Observation
 
 
 @dataclass
@@ -90,15 +91,7 @@ class Forecast:
         )
 
 
-def forecast(
-    plan: Plan,
-    shards: Sequence[Shard],
-    done: Callable[[Shard, Choice, Choice], bool],
-    explained: Callable[[Shard, Choice], bool],
-    checked: Callable[[Shard, Choice], bool],
-    shelf: Callable[[Shard], Shelf],
-    processes: int = 1,
-) -> Forecast:
+def forecast(finished: Finished, shards: Sequence[Shard], processes: int = 1) -> Forecast:
     """Rehearse these shards; what is finished or on the shelf costs nothing.
 
     One sample stands for all of its shard, unless samples differ in their number of units. What a
@@ -108,25 +101,17 @@ def forecast(
         InputError: A protocol cannot take its options here.
         PrerequisiteError: A fill lacks something. Nothing has been computed yet.
     """
+    plan = finished.plan
     total = Forecast()
     findings: dict[str, _Finding] = {}
     for shard in shards:
-        wanted = {
-            m.label: [p for p in plan.protocols if not done(shard, m, p)] for m in plan.methods
-        }
-        if any(wanted.values()):
+        missing = finished.missing(shard)
+        if any(missing.values()):
             everyone = len(shard.samples)
             first = 1 if plan.models[shard.model].tokens is None else everyone
-            working = [m for m in plan.methods if wanted[m.label] and not explained(shard, m)]
-            asked = {m.label for m in working}
-            due = {m.label for m in working if not checked(shard, m)}
-            rehearse = partial(
-                _rehearse, plan, shard, wanted=wanted, unexplained=asked, unchecked=due,
-                shelf=shelf(shard), findings=findings,
-            )  # fmt: skip
-            part, ragged = rehearse(first)
+            part, ragged = _rehearse(finished, shard, first, missing, findings)
             if ragged and first < everyone:
-                part, _ = rehearse(everyone)
+                part, _ = _rehearse(finished, shard, everyone, missing, findings)
             total.add(part)
     for found in findings.values():
         for _ in range(min(processes, len(found.shards))):
@@ -147,35 +132,39 @@ class _Finding:
 
 
 def _rehearse(
-    plan: Plan,
+    finished: Finished,
     shard: Shard,
     samples: int,
-    wanted: dict[str, list[Choice]],
-    unexplained: set[str],
-    unchecked: set[str],
-    shelf: Shelf,
+    missing: dict[str, list[Choice]],
     findings: dict[str, _Finding],
 ) -> tuple[Forecast, bool]:
     """What a shard costs, from its first samples, and whether others may cost more or less."""
-    total = Forecast()
-    model, size = plan.models[shard.model], len(shard.samples)
+    total, plan = Forecast(), finished.plan
+    explaining_methods = [
+        m for m in plan.methods if missing[m.label] and finished.maps(shard, m) is None
+    ]
+    unexplained = {m.label for m in explaining_methods}
+    unpromised = {m.label for m in explaining_methods if not finished.promises(shard, m)}
+    size = len(shard.samples)
     batch = plan.batch(shard, shard.samples[:samples])
-    engine = Rehearsal(model, batch, no_network, shelf=FirstOf(shelf, samples))
+    model = _rehearsed_model(plan, shard, batch, explaining_methods)
+    rehearsal = Rehearsal(model)
+    engine = Engine(batch, rehearsal, FirstOf(ResponseShelf(finished, shard), samples))
     times, taken = size // samples, 0
 
     def take(name: str, counts: dict[str, int]) -> None:
         nonlocal taken
         counts.setdefault(name, 0)
-        for rows in engine.asked:
+        for rows in rehearsal.asked:
             counts[name] += rows * times
             _calls(total.forward_calls, shard.model, rows * times, model)
             total.work += rows * times
-        for rows in engine.imputed:
+        for rows in rehearsal.imputed:
             _calls(total.imputed_calls, shard.model, rows * times, model)
-        engine.asked.clear()
-        engine.imputed.clear()
-        total.shared[name] = total.shared.get(name, 0) + (engine.shared - taken) * times
-        taken = engine.shared
+        rehearsal.asked.clear()
+        rehearsal.imputed.clear()
+        total.shared[name] = total.shared.get(name, 0) + (rehearsal.shared - taken) * times
+        taken = rehearsal.shared
 
     def explaining(method: Choice) -> None:
         passes = method.passes_on(model, engine.batch)
@@ -185,12 +174,13 @@ def _rehearse(
             findings.setdefault(key, finding).shards.add(shard.id)
         _explaining(total, method, passes, shard, model)
 
+    engine.clean  # noqa: B018  # asked for before all else, as in a run
     take("clean", total.rows)
     formula = ""  # the last method's: its neighbours that only reduce it differently are free
     refused: set[str] = set()  # formulas that do not apply here
-    checks: set[str] = set()
+    promised: set[str] = set()
     for method in plan.methods:
-        if not wanted[method.label] or plan.missing(shard, method):
+        if not missing[method.label] or plan.missing(shard, method):
             continue
         for option, kind in method.plugin.nested().items():
             if kind == "fill" and method.options[option] is not None:
@@ -203,33 +193,45 @@ def _rehearse(
         if method.label in unexplained and method.formula_key != formula:
             formula = method.formula_key
             if method.intervening:
-                applies = _try(partial(raw_map, model, engine.lent(), method))
+                applies = _try(partial(raw_map, model, engine.batch, method, engine))
                 take(method.label, total.method_rows)
             else:
                 applies = _try(partial(explaining, method))
             refused |= set() if applies else {formula}
         if method.formula_key in refused:
             continue
-        if method.label in unchecked and method.formula_key not in checks:
-            checks.add(method.formula_key)
-            _checking(total, method, shard, model)
+        if method.label in unpromised and method.formula_key not in promised:
+            promised.add(method.formula_key)
+            _promising(total, method, shard, model)
         engine.forget()
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
         count = partial(explaining, method)
         groups = plan.datasets[shard.dataset].groups
         free = dealt([groups.get(s, s) for s in shard.samples]) is not None
-        partner = made_up_partner(engine, model, method, None if free else count)
-        case = Case(engine.batch, noise, engine.respond, engine.clean, partner=partner)
-        if explain_again(model, engine.batch, method) is not None:
-            again = Again(engine, model, method, count)
+        partner = made_up_partner(engine, method, None if free else count)
+        case = Case(engine.batch, noise, engine.verb, engine.clean, partner=partner)
+        if explain_again(engine, method) is not None:
+            again = explains_again(engine, method, count)
             passes = forward_passes(model, engine.batch, method)
             case = replace(case, explain=again, explain_passes=passes)
-        for protocol in wanted[method.label]:
+        for protocol in missing[method.label]:
             if not plan.missing(shard, protocol):
                 _try(partial(protocol.plugin.function, case, **protocol.options))
                 take(protocol.label, total.rows)
-    total.rehearsed = sum(engine.made)
-    return total, engine.ragged
+    total.rehearsed = sum(rehearsal.made)
+    return total, rehearsal.ragged
+
+
+def _rehearsed_model(plan: Plan, shard: Shard, batch: Batch, methods: Sequence[Choice]) -> Model:
+    """The model that is asked about: the network runs only where its layers decide a cost."""
+    by_layer = any(
+        "spatial" in m.plugin.required(m.options) and (m.intervening or m.passes_by_network)
+        for m in methods
+        if not plan.missing(shard, m)
+    )
+    if by_layer or shard.model in plan.networks.prepared:
+        return plan.ready(shard, batch).model
+    return replace(plan.models[shard.model], observed=Observation(outputs=0, binary=False))
 
 
 def _explaining(
@@ -248,9 +250,9 @@ def _explaining(
     total.work += rows + 2 * back
 
 
-def _checking(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
-    """All maps of a shard are held against what their formula promises, once."""
-    passes, size = check_passes(method), len(shard.samples)
+def _promising(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
+    """All maps of a shard are compared with what their formula promises, once."""
+    passes, size = promise_passes(method), len(shard.samples)
     total.method_rows[method.label] = total.method_rows.get(method.label, 0) + passes * size
     for _ in range(passes):
         _calls(total.forward_calls, shard.model, size, model)

@@ -18,7 +18,9 @@ from assay.environments.environment import build as build_environment
 from assay.errors import InputError
 from assay.models.factory import build_model
 from assay.models.hub import hub_model, is_hub_name
+from assay.models.prepare import Prepared
 from assay.models.wrap import model as as_model
+from assay.plan.networks import Networks
 from assay.plugins import registry
 from assay.suite.spec import Choice, Spec, choose
 from assay.training.supervised import Trained, noting
@@ -53,7 +55,8 @@ class Plan:
     pairs: tuple[tuple[str, str], ...]  # which model is run on which dataset
     live: tuple[str, ...] = field(default=())  # what exists in this process only
     trained: Trained = field(default_factory=dict, repr=False)  # what was trained to build it
-    _cells: dict[tuple[object, ...], str] = field(default_factory=dict, repr=False)
+    networks: Networks = field(default_factory=Networks, repr=False)
+    _cells: dict[tuple[object, ...], str] = field(default_factory=dict, init=False, repr=False)
     _lengths: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
@@ -119,6 +122,11 @@ class Plan:
                 f"`{shard.model}` say, got {batch.inputs.shape[1]} from `{shard.dataset}`."
             )
         return _cast(batch, model)
+
+    def ready(self, shard: Shard, batch: Batch) -> Prepared:
+        """The network of a shard as it is run, prepared once with the first sample."""
+        model = self.models[shard.model]
+        return self.networks.ready(shard.model, model, batch.inputs, shard.dataset)
 
     def _prepare(self, dataset: str, model: str) -> Prepare | None:
         """The model's own preprocessing; texts are padded to the longest of their dataset."""

@@ -1,76 +1,62 @@
-"""The engine and the methods without a network: answers and maps are made up, rows are counted."""
+"""A run without its network: answers and maps are made up, forward passes are counted."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from assay.engine.engine import Arrays, Columns, Engine, Shelf
+from assay.engine.engine import Arrays, Engine, Shelf
+from assay.engine.respondent import Columns, Question
 from assay.errors import InputError
 from assay.methods.attribution import other_maps, raw_map
-from assay.plugins.registry import canonical, identity
-from assay.removal import FillChoice, imputes
+from assay.plugins.identity import canonical, identity
+from assay.removal import imputes
 from assay.suite.spec import Choice
-from assay.types import Batch, Model, Response
-from assay.units.absent import Absent
-from assay.units.features import Features
+from assay.types import Model
 
 
-class Rehearsal(Engine):
-    """The engine without a network: answers are made up, rows are counted."""
+@dataclass
+class Rehearsal:
+    """Answers the engine in place of a network: numbers are made up, questions are counted."""
 
-    def __post_init__(self) -> None:
-        """Begin with nothing asked."""
-        self.asked: list[int] = []  # forward passes, question by question
-        self.imputed: list[int] = []  # of these, whose inputs are solved for
-        self.made: list[int] = []  # passes that were really made, to see how large a layer is
-        self.shared = 0  # of all of them, what serves all methods
-        self.ragged = False  # whether one sample cannot stand for the others
-        self._costs: list[int] = []  # of rows that are asked but not remembered yet
-        super().__post_init__()
+    model: Model
+    asked: list[int] = field(default_factory=list)  # forward passes, question by question
+    imputed: list[int] = field(default_factory=list)  # of these, whose inputs are solved for
+    made: list[int] = field(default_factory=list)  # passes really made, to see a layer's size
+    shared: int = 0  # of all of them, what serves all methods
+    ragged: bool = False  # whether one sample cannot stand for the others
 
-    def respond(self, features: Features, absent: Absent, fill: FillChoice) -> Response:
-        """Answers as the engine's, made up."""
-        self.ragged = self.ragged or features.ragged
-        before = len(self.asked)
-        made_up = super().respond(features, absent, fill)
-        self.imputed += self.asked[before:] if imputes(fill) else []
-        return made_up
+    @property
+    def rows(self) -> int:
+        """Forward passes asked for so far."""
+        return sum(self.asked)
 
-    def answers(self, rows: int, make: Callable[[Tensor, Tensor], Tensor]) -> Response:
-        """Answers that nobody remembers."""
-        made_up = super().answers(rows, make)
-        self._costs = []
-        return made_up
+    def answer(self, question: Question) -> Columns:
+        """Made-up answers to a question, which is counted."""
+        costs = question.asked
+        self.asked.append(sum(costs))
+        self.shared += sum(c for c, one in zip(costs, question.shared, strict=False) if one)
+        if question.features is not None:
+            self.ragged = self.ragged or question.features.ragged
+            self.imputed += [sum(costs)] if imputes(question.fill) else []
+        drawn = question.batch.draw(f"rehearsal {len(self.asked)}", [question.rows]).double()
+        column = drawn.flatten() if question.valid is None else drawn[question.valid]
+        return column, -column, torch.zeros_like(column, dtype=torch.long)
 
     def count(self, rows: int) -> None:
-        """Passes beside the engine count as if asked for; even here they were really made."""
+        """Count passes that a method makes by itself: even here they were really made."""
         self.asked.append(rows)
         self.made.append(rows)
 
-    def fork(self, batch: Batch) -> "Rehearsal":
-        """A rehearsal on other inputs; what it asks counts here."""
-        other = Rehearsal(self.model, batch, self.forward, self.counter)
-        self.asked += other.asked
-        other.asked, other.imputed, other.made = self.asked, self.imputed, self.made
-        return other
+    def shrink(self) -> None:
+        """Refuse: without a network, no memory can run out.
 
-    def _ask(
-        self, rows: int, make: Callable[[Tensor, Tensor], Tensor], valid: Tensor | None = None
-    ) -> list[Columns]:
-        everyone = [len(self.batch)] * rows
-        self._costs = everyone if valid is None else valid.sum(0).tolist()
-        self.asked.append(sum(self._costs))
-        made_up = self.batch.draw(f"rehearsal {len(self.asked)}", [rows]).double()  # [B, K]
-        classes = torch.zeros(len(self.batch), dtype=torch.long, device=self._device)
-        return [(column, -column, classes) for column in made_up.unbind(1)]
-
-    def _remember(self, group: str, row: str, column: Columns) -> None:
-        super()._remember(group, row, column)
-        cost = self._costs.pop(0) if self._costs else 0  # from the shelf it costs nothing
-        self.shared += cost if group in self._shared else 0
+        Raises:
+            InputError: Always.
+        """
+        raise InputError("A rehearsal has no micro-batch to halve.")
 
 
 @dataclass(frozen=True)
@@ -82,34 +68,34 @@ class FirstOf:
 
     def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
         """Of the samples that stand for all."""
-        found = self.shelf.load(group)
-        return found and ({name: a[: self.samples] for name, a in found[0].items()}, found[1])
+        kept = self.shelf.load(group)
+        return kept and ({name: a[: self.samples] for name, a in kept[0].items()}, kept[1])
 
     def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
         """What is made up is not kept."""
 
 
-@dataclass(frozen=True)
-class Again:
-    """A method without a network, for protocols that explain changed inputs: it only counts."""
+def explains_again(
+    engine: Engine, method: Choice, count: Callable[[], None]
+) -> Callable[[Tensor], Tensor]:
+    """A method without a network, for protocols that explain changed inputs: it only counts.
 
-    engine: Rehearsal
-    model: Model
-    method: Choice
-    count: Callable[[], None]
+    Its maps are made up, the same for the same inputs: rows are shared by their maps.
+    """
 
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """A map that is made up, the same for the same inputs: rows are shared by their maps."""
-        batch = self.engine.lent()
-        if self.method.intervening:
-            raw_map(self.model, replace(batch, inputs=inputs), self.method)
+    def explain(inputs: Tensor) -> Tensor:
+        batch = engine.batch
+        if method.intervening:
+            raw_map(engine.model, replace(batch, inputs=inputs), method, engine)
         else:
-            self.count()
+            count()
         return batch.draw(f"map {identity(canonical(inputs))}", batch.map_shape)
+
+    return explain
 
 
 def made_up_partner(
-    engine: Rehearsal, model: Model, method: Choice, count: Callable[[], None] | None
+    engine: Engine, method: Choice, count: Callable[[], None] | None
 ) -> Callable[[], Tensor]:
     """A method without a network, for protocols that ask for maps of other samples, once.
 
@@ -118,16 +104,11 @@ def made_up_partner(
 
     @cache
     def maps() -> Tensor:
-        batch = engine.lent()
+        batch = engine.batch
         if count is not None and method.intervening:
-            other_maps(model, batch, method)
+            other_maps(engine.model, batch, method, engine)
         elif count is not None:
             count()
         return batch.draw("partner map", batch.map_shape)
 
     return maps
-
-
-def no_network(inputs: Tensor) -> Tensor:
-    """Where the engine has its network, a rehearsal has none."""
-    raise InputError("A rehearsal has no network.")

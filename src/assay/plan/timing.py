@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from assay.methods.gradients import gradients
-from assay.models.prepare import prepare_network
 from assay.plan.forecast import Forecast
 from assay.plan.plan import Plan
 from assay.removal import IMPUTING, imputes, make_removal
@@ -46,7 +45,8 @@ def measure(plan: Plan, name: str) -> Seconds:
     shard = next(s for s in plan.shards if s.model == name)
     with model.evaluating(), torch.no_grad():
         batch = plan.batch(shard, shard.samples[: model.micro_batch])
-        network = prepare_network(model, batch.inputs[:1]).net
+        ready = plan.ready(shard, batch)
+        model, network = ready.model, ready.net
         rows = torch.arange(model.micro_batch, device=batch.inputs.device) % len(batch)
         inputs = model.laid_out(batch.inputs[rows])
         targets = torch.where(batch.targets < 0, 0, batch.targets)

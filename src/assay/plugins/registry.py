@@ -170,7 +170,7 @@ class Passes:
 
 
 @dataclass(frozen=True)
-class Check:
+class Promise:
     """A number that tells how far a method's maps miss what its formula promises; 0 is perfect.
 
     `function(model, batch, raw, options)` gives it, one for each sample, from what the formula
@@ -199,7 +199,13 @@ class Method(Plugin):
     noise: bool = False  # whether it explains `points(model, batch)`, where noise can be added
     intervenes: Intervenes | None = None  # set where it asks the engine: which rows it needs
     settle: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # adds a file's hash
-    check: Check | None = None  # what its formula promises: `assay.methods.promises` makes them
+    promise: Promise | None = None  # about its maps: `assay.methods.promises` makes them
+
+    @functools.cached_property
+    def takes_engine(self) -> bool:
+        """Whether its function takes an engine, behind model and batch."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return any(p.name == "engine" and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
     @property
     def common(self) -> tuple[str, ...]:
@@ -313,8 +319,11 @@ def method(name: str, **facts: Any) -> Callable[[Function], Function]:
             labels, truth; `passes`, from its options to `Passes(forward, backward)` a sample;
             `passes_on`, the same from model, batch and options, where these decide; `noise`,
             whether it explains `points(model, batch)`; `intervenes`, where it asks the engine;
-            `check`, what its formula promises; `control`; `title`, `family`, `cite`, `version`.
+            `promise`, what its formula says of its maps; `control`; `title`, `family`, `cite`,
+            `version`.
     """
+    if "check" in facts:  # the word of earlier versions
+        facts["promise"] = facts.pop("check")
     return register("method", name, **facts)
 
 

@@ -143,7 +143,7 @@ def _find(plan: Plan, whole: Cut, cost: Any) -> tuple[Cut, float]:
 def _cut_plan(plan: Plan, cut: Cut) -> Plan:
     spec = _cut_suite(plan.spec, cut)
     methods, protocols = choose("method", spec.methods), choose("protocol", spec.protocols)
-    return replace(plan, spec=spec, methods=tuple(methods), protocols=tuple(protocols), _cells={})
+    return replace(plan, spec=spec, methods=tuple(methods), protocols=tuple(protocols))
 
 
 def _cut_suite(spec: Spec, cut: Cut) -> Spec:

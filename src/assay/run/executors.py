@@ -5,31 +5,22 @@ import ctypes
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
-from assay.run.shard import ShardRun
+from assay.run.settings import Settings
+from assay.run.shard import ShardTask, run_shard
+from assay.run.watching import Summary, Watcher
 from assay.store import Store
 from assay.suite.spec import Spec
 from assay.training.supervised import know, packed
-
-Listen = Callable[[int], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a run is done; none of this enters a key."""
-
-    folder: str
-    device: str | None = None
-    keep_maps: bool = True
-    micro_batch: dict[str, int] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -55,22 +46,32 @@ def keep_freed_memory() -> None:
 
 
 def apply(plan: Plan, settings: Settings) -> Plan:
-    """Give the models the micro-batch of the run."""
-    for name, size in settings.micro_batch.items():
-        plan.models[name].micro_batch = size
-    return plan
+    """The plan with the micro-batches of the run."""
+    sizes = settings.micro_batch
+    models = {
+        name: replace(model, micro_batch=sizes.get(name, model.micro_batch))
+        for name, model in plan.models.items()
+    }
+    return replace(plan, models=models)
 
 
-def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], listen: Listen) -> None:
+def shard_task(plan: Plan, settings: Settings, shard: Shard, watcher: Watcher) -> ShardTask:
+    """The work on a shard, whose pieces go into the run's folder as they come."""
+    store = Store(settings.folder)
+    return ShardTask(
+        Finished(plan, store), shard, lambda piece: piece.write(store), watcher, settings.keep_maps
+    )
+
+
+def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], watcher: Watcher) -> None:
     """One shard after the other, here."""
     keep_freed_memory()
-    store = Store(settings.folder)
     for shard in shards:
-        ShardRun(plan, shard, store, listen, settings.keep_maps)()
+        run_shard(shard_task(plan, settings, shard, watcher))
 
 
 def run_in_processes(
-    plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, listen: Listen
+    plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, watcher: Watcher
 ) -> None:
     """Several shards at once; every worker builds everything itself from the suite.
 
@@ -80,8 +81,11 @@ def run_in_processes(
     queue = context.Queue()
 
     def hear() -> None:
-        while (rows := queue.get()) is not None:
-            listen(rows)
+        while (news := queue.get()) is not None:
+            if isinstance(news, int):
+                watcher.passes(news)
+            else:
+                watcher.looked(*news)
 
     listener = threading.Thread(target=hear, daemon=True)
     listener.start()
@@ -108,6 +112,21 @@ def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[s
     return {name: Seconds.mean([f[name] for f in found]) for name in found[0]}
 
 
+@dataclass(frozen=True)
+class QueueWatcher:
+    """In a worker: sends what it hears to the process that began the run."""
+
+    queue: Any
+
+    def passes(self, rows: int) -> None:
+        """Send the number."""
+        self.queue.put(rows)
+
+    def looked(self, shard: Shard, summary: Summary) -> None:
+        """Send both."""
+        self.queue.put((shard, summary))
+
+
 _WORKER: dict[str, Any] = {}
 
 
@@ -121,10 +140,8 @@ def _start(spec: Spec, settings: Settings, queue: Any, weights: dict[str, bytes]
 
 
 def _run_shard(shard: Shard) -> None:
-    settings = _WORKER["settings"]
-    ShardRun(
-        _WORKER["plan"], shard, Store(settings.folder), _WORKER["queue"].put, settings.keep_maps
-    )()
+    watcher = QueueWatcher(_WORKER["queue"])
+    run_shard(shard_task(_WORKER["plan"], _WORKER["settings"], shard, watcher))
 
 
 def _measure(_: int) -> dict[str, Seconds]:

@@ -4,6 +4,7 @@ import datetime
 import functools
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 
 from assay.plan.plan import Plan, Shard
 from assay.plugins import registry
-from assay.run.executors import Settings
+from assay.run.settings import Settings
 from assay.store import Store, file_name
 from assay.suite.spec import Choice
 
@@ -70,7 +71,7 @@ def _describe_shard(plan: Plan, shard: Shard) -> dict[str, Any]:
         "seed": shard.seed,
         "samples": list(shard.samples),
         "maps": {m.label: plan.maps_key(shard, m) for m in plan.methods},
-        "checks": {m.label: plan.checks_key(shard, m) for m in plan.methods if m.check},
+        "checks": {m.label: plan.checks_key(shard, m) for m in plan.methods if m.promise},
         "cells": [plan.cell(shard, m, p) for p in plan.protocols for m in plan.methods],
     }
 
@@ -80,7 +81,7 @@ def _describe_model(
 ) -> dict[str, Any]:
     model = plan.models[name]
     halved = [s["micro_batch"] for s in shards if s["model"] == name]  # where memory ran out
-    prepared = getattr(model.prepared, "done", ())
+    prepared = plan.networks.changes(name)
     return {
         "checkpoint": model.checkpoint,
         "weights_hash": model.weights_hash,
@@ -99,7 +100,7 @@ def _describe_method(choice: Choice) -> dict[str, Any]:
         **_describe(choice), "control": choice.plugin.control,
         "forward": passes.forward, "backward": passes.backward, "by": passes.by,
         "once": passes.once,
-        "check": choice.check.name if choice.check else "",
+        "check": choice.promise.name if choice.promise else "",
     }  # fmt: skip
 
 
@@ -127,13 +128,21 @@ def _clean(plan: Plan, summaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for dataset, model in plan.pairs:
         mine = [s for s in summaries if (s["dataset"], s["model"]) == (dataset, model)]
-        if mine and all(s["correct"] is not None for s in mine):
-            n = sum(s["n"] for s in mine)
-            chance = 1 / max(s["classes"] for s in mine)
-            accuracy = sum(s["correct"] for s in mine) / n
-            found = {"dataset": dataset, "model": model, "n": n}
-            rows.append({**found, "accuracy": accuracy, "chance": chance})
+        row = clean_accuracy(dataset, model, mine)
+        rows += [] if row is None else [row]
     return rows
+
+
+def clean_accuracy(
+    dataset: str, model: str, summaries: Sequence[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """How often a model is right on the samples of these shards; None where nobody knows."""
+    if not summaries or any(s["correct"] is None for s in summaries):
+        return None
+    n = sum(s["n"] for s in summaries)
+    chance = 1 / max(s["classes"] for s in summaries)
+    accuracy = sum(s["correct"] for s in summaries) / n
+    return {"dataset": dataset, "model": model, "n": n, "accuracy": accuracy, "chance": chance}
 
 
 def hardly_above_chance(row: dict[str, Any]) -> bool:

@@ -1,18 +1,23 @@
 """What the page shows of a shard beside its scores: accuracy, small pictures or words."""
 
+import io
+from collections.abc import Callable
 from typing import Any
 
 from PIL import Image
 
 from assay.engine.engine import Engine
 from assay.plan.plan import Plan, Shard
-from assay.store import Store, file_name
+from assay.store import file_name
+from assay.store.pieces import ArraysPiece, BytesPiece, Piece
 from assay.types import Tokenize
 
 PREVIEWS = 24  # photographs per dataset that are kept for the page
 
 
-def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[str, Any]:
+def summarise(
+    plan: Plan, shard: Shard, engine: Engine, put: Callable[[Piece], None]
+) -> dict[str, Any]:
     """How often the model is right, and some of the shard's samples to look at."""
     batch, clean = engine.batch, engine.clean
     right = None if batch.labels is None else int((clean.predicted[:, 0] == batch.labels).sum())
@@ -27,18 +32,20 @@ def summarise(plan: Plan, shard: Shard, engine: Engine, store: Store) -> dict[st
         "correct": right,
         "classes": engine.model.outputs,
         "micro_batch": engine.model.micro_batch,
-        "previews": [_preview(plan, shard, engine, store, b) for b in chosen] if shown else [],
+        "previews": [_preview(plan, shard, engine, put, b) for b in chosen] if shown else [],
     }
 
 
-def _preview(plan: Plan, shard: Shard, engine: Engine, store: Store, b: int) -> dict[str, Any]:
+def _preview(
+    plan: Plan, shard: Shard, engine: Engine, put: Callable[[Piece], None], b: int
+) -> dict[str, Any]:
     batch, clean = engine.batch, engine.clean
     label = None if batch.labels is None else int(batch.labels[b])
     predicted = int(clean.predicted[b, 0])
     return {
         "sample": batch.ids[b],
         "model": shard.model,
-        "truth": _saved_truth(shard, engine, store, b),
+        "truth": _saved_truth(shard, engine, put, b),
         "label": label,
         "label_name": _class_name(plan, shard, label),
         "predicted": predicted,
@@ -50,7 +57,7 @@ def _preview(plan: Plan, shard: Shard, engine: Engine, store: Store, b: int) -> 
                 "special": batch.tokens.special_at(batch.inputs[b]).tolist(),
             }
             if batch.tokens
-            else {"image": _saved(shard, engine, store, b)}
+            else {"image": _saved(shard, engine, put, b)}
         ),
     }
 
@@ -68,22 +75,23 @@ def _words(engine: Engine, b: int) -> list[str]:
     )
 
 
-def _saved(shard: Shard, engine: Engine, store: Store, b: int) -> str:
+def _saved(shard: Shard, engine: Engine, put: Callable[[Piece], None], b: int) -> str:
     """Where the sample's picture was put."""
     file = f"{file_name(shard.dataset)}/{file_name(engine.batch.ids[b])}.jpg"
-    picture = _picture(engine, b)
-    store.write(store.path("previews", file), lambda p: picture.save(p, "JPEG", quality=88))
+    content = io.BytesIO()
+    _picture(engine, b).save(content, "JPEG", quality=88)
+    put(BytesPiece(("previews", file), content.getvalue()))
     return file
 
 
-def _saved_truth(shard: Shard, engine: Engine, store: Store, b: int) -> str | None:
+def _saved_truth(shard: Shard, engine: Engine, put: Callable[[Piece], None], b: int) -> str | None:
     """Where the true map of the sample was put, where it is known."""
     truth = engine.batch.truth
     if truth is None:
         return None
     file = f"{file_name(shard.dataset)}/{file_name(engine.batch.ids[b])}.safetensors"
     values = truth[b].float().cpu().numpy()
-    store.write_arrays(store.path("previews", file), {"truth": values}, {})
+    put(ArraysPiece(("previews", file), {"truth": values}, {}))
     return file
 
 

@@ -8,16 +8,13 @@ from typing import Any
 from assay.data.classes import check_labels, check_target
 from assay.errors import InputError, PrerequisiteError
 from assay.models.prepare import choose_micro_batch
-from assay.plan.cells import Cell
+from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
-from assay.plan.kept_promises import is_checked
-from assay.plan.kept_responses import ResponseShelf
 from assay.plan.plan import Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
 from assay.progress import bar
 from assay.results import Results
 from assay.run.executors import (
-    Settings,
     apply,
     measure_in_processes,
     run_in_processes,
@@ -25,9 +22,10 @@ from assay.run.executors import (
     threads,
 )
 from assay.run.manifest import write_manifest
-from assay.run.shard import ShardRun, look
+from assay.run.settings import Settings
+from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, Store
-from assay.suite.spec import Choice, Spec
+from assay.suite.spec import Spec
 from assay.training.supervised import know, packed
 from assay.types.model import usable_device
 
@@ -45,7 +43,8 @@ def run(
     keep_maps: bool = True,
     one_thread: bool = True,
     progress: bool = True,
-    clean: Callable[[dict[str, Any]], None] = lambda manifest: None,
+    began: Callable[[dict[str, Any]], None] = lambda manifest: None,
+    clean: Callable[[dict[str, Any]], None] = lambda row: None,
     keep: Any = None,
 ) -> Results:
     """Do what is missing of a suite in a folder and read back the results.
@@ -60,7 +59,8 @@ def run(
         one_thread: Whether to compute with one thread, so that tables are equal bit for bit
             whatever the number of workers.
         progress: Whether to show a bar.
-        clean: Told the manifest as soon as it says how often each model is right.
+        began: Gets the manifest before the long work.
+        clean: Gets how often a model is right on a dataset, once that is known.
         keep: Held as long as the results are.
     """
     store = Store(out)
@@ -71,22 +71,21 @@ def run(
             f"live in this process only. Use `workers=1`, or name them in a suite."
         )
     started = time.monotonic()
-    unfinished = _unfinished(plan, store)
+    finished = Finished(plan, store)
+    unfinished = finished.unfinished()
     _check_classes(plan, unfinished)
     store.create()
     _keep_trained(plan, store)
-    write_manifest(plan, settings, store, None)
-    expected = _forecast(plan, store, unfinished, workers)
+    began(write_manifest(plan, settings, store, None))
+    expected = forecast(finished, unfinished, max(1, workers))
     with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
-        with threads(1 if one_thread else None):
-            for shard in unfinished:
-                ShardRun(plan, shard, store, listen).look()
-        clean(write_manifest(plan, settings, store, None))
+        watcher = RunWatcher(finished, listen, clean)
+        watcher.recall()
         if workers > 1 and len(unfinished) > 1:
-            run_in_processes(plan, settings, unfinished, min(workers, len(unfinished)), listen)
+            run_in_processes(plan, settings, unfinished, min(workers, len(unfinished)), watcher)
         else:
             with threads(1 if one_thread else None):
-                run_serially(plan, settings, unfinished, listen)
+                run_serially(plan, settings, unfinished, watcher)
     seconds = time.monotonic() - started if unfinished else None
     write_manifest(plan, settings, store, seconds, finished=True)
     return Results(store.folder, keep)
@@ -110,7 +109,7 @@ def dry_run(
 
 def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timings:
     """Seconds of an engine call and of a gradient call of each model, measured; none if done."""
-    unfinished = _unfinished(plan, store)
+    unfinished = Finished(plan, store).unfinished()
     busy = min(workers, len(unfinished))
     if busy > 1:
         return measure_in_processes(plan, settings, busy)
@@ -120,8 +119,8 @@ def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timin
 
 def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast:
     """What is missing of a run: its forward passes, and its seconds where timings are known."""
-    unfinished = _unfinished(plan, store)
-    found = _forecast(plan, store, unfinished, workers)
+    unfinished = Finished(plan, store).unfinished()
+    found = forecast(Finished(plan, store), unfinished, max(1, workers))
     busy = max(1, min(workers, len(unfinished)))
     processes = busy + (busy > 1)  # the workers, and this one
     found.looks = processes * len({s.model for s in unfinished})
@@ -153,8 +152,7 @@ def prepare(
     earlier = store.read_json(store.path("manifest.json")) or {}
     _check_unchanged(plan, earlier, store)
     sizes = {}
-    for name, model in plan.models.items():
-        model.prepared = None  # its weights may have changed since another run
+    for name in plan.models:
         known = earlier.get("models", {}).get(name, {}).get("micro_batch")
         shard = next(s for s in plan.shards if s.model == name)
         sizes[name] = (
@@ -211,36 +209,6 @@ def _check_classes(plan: Plan, shards: list[Shard]) -> None:
     """
     firsts = {(s.dataset, s.model): s for s in reversed(shards)}
     for (dataset, model), shard in firsts.items():
-        look(plan, shard, plan.batch(shard, shard.samples[:1]))
-        check_target(plan.target(dataset, model), model, plan.models[model].outputs)
-        check_labels(plan.datasets[dataset], model, plan.models[model].outputs)
-
-
-def _unfinished(plan: Plan, store: Store) -> list[Shard]:
-    return [shard for shard in plan.shards if not _finished(plan, shard, store)]
-
-
-def _finished(plan: Plan, shard: Shard, store: Store) -> bool:
-    summary = store.path("shards", f"{shard.id}.json").exists()
-    return summary and all(
-        Cell(plan, shard, store, m, p).done for m in plan.methods for p in plan.protocols
-    )
-
-
-def _forecast(plan: Plan, store: Store, shards: list[Shard], workers: int) -> Forecast:
-    def explained(shard: Shard, method: Choice) -> bool:
-        key = plan.maps_key(shard, method)
-        return (
-            Store.read_arrays(store.path("attributions", key, f"{shard.id}.safetensors"))
-            is not None
-        )
-
-    return forecast(
-        plan,
-        shards,
-        lambda shard, m, p: Cell(plan, shard, store, m, p).done,
-        explained,
-        lambda shard, m: is_checked(plan, shard, store, m),
-        lambda shard: ResponseShelf(plan, shard, store),
-        max(1, workers),
-    )
+        seen = plan.ready(shard, plan.batch(shard, shard.samples[:1])).model
+        check_target(plan.target(dataset, model), model, seen.outputs)
+        check_labels(plan.datasets[dataset], model, seen.outputs)

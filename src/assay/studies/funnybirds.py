@@ -71,7 +71,7 @@ def target_sensitivity(
     choice = method if isinstance(method, Choice) else choose_one("method", method)
     batch, model = environment.batch(n or environment.samples, seed), environment.model
     with model.evaluating(), torch.no_grad():
-        prepare_network(model, batch.inputs[:1])
+        model = prepare_network(model, batch.inputs[:1]).model
         rivals, shared, known = _rivals(model, batch)
         first, second = (
             importance(batch, attribute(model, replace(batch, targets=rivals[:, k]), choice))

@@ -226,10 +226,10 @@ class Choice:
         return once.times(self.noise.samples) if self.noise else once
 
     @property
-    def check(self) -> registry.Check | None:
-        """What a method's formula promises; of noisy copies it promises nothing."""
-        found: registry.Check | None = self.plugin.check
-        return found if self.noise is None else None
+    def promise(self) -> registry.Promise | None:
+        """What a method's formula promises of its maps; of noisy copies it promises nothing."""
+        promise: registry.Promise | None = self.plugin.promise
+        return promise if self.noise is None else None
 
     @functools.cached_property
     def formula_key(self) -> str:
@@ -243,10 +243,20 @@ class Choice:
     @functools.cached_property
     def intervening(self) -> bool:
         """Whether a method, or the one it is made of, asks the engine, which then counts."""
-        made_of = [o for o, kind in self.plugin.nested().items() if kind == "method"]
-        return self.plugin.intervenes is not None or any(
-            choose_one("method", self.options[option]).intervening for option in made_of
-        )
+        return self.plugin.intervenes is not None or any(m.intervening for m in self._made_of)
+
+    @property
+    def passes_by_network(self) -> bool:
+        """Whether the network and the data decide what a method costs."""
+        if self._made_of:
+            return any(m.passes_by_network for m in self._made_of)
+        return self.plugin.passes_on is not None
+
+    @functools.cached_property
+    def _made_of(self) -> "list[Choice]":
+        """The methods whose maps this one takes."""
+        options = [o for o, kind in self.plugin.nested().items() if kind == "method"]
+        return [choose_one("method", self.options[option]) for option in options]
 
     @functools.cached_property
     def key(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from assay.progress import bar
 from assay.types import Model
+from assay.types.model import log_probabilities
 
 ASKED = 1000  # samples at once, where nothing is learned
 
@@ -62,8 +63,8 @@ def train_epochs(
             for rows in torch.split(shuffled[: max(1, len(shuffled) // batch) * batch], batch):
                 with torch.enable_grad():
                     with torch.autocast(device.type, torch.bfloat16, device.type == "cuda"):
-                        logits = model.logits(inputs[rows])
-                    loss = F.nll_loss(model.log_probs(logits.float()), labels[rows])
+                        logits, binary = model.read(inputs[rows])
+                    loss = F.nll_loss(log_probabilities(logits.float(), binary), labels[rows])
                     optimiser.zero_grad()
                     torch.autograd.backward(loss)
                 optimiser.step()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from assay.models.weights import load_weights
 from assay.progress import bar
 from assay.types import Model
+from assay.types.model import log_probabilities
 
 RATE = 1e-2  # the highest learning rate of the cycle, unless told otherwise
 
@@ -102,8 +103,8 @@ def train(
     with torch.enable_grad(), bar(what, steps, progress) as done:
         for _ in range(steps):
             inputs, labels = draw(batch, generator)
-            logits = model.logits(inputs.to(model.device))
-            loss = F.nll_loss(model.log_probs(logits), labels.to(model.device))
+            logits, binary = model.read(inputs.to(model.device))
+            loss = F.nll_loss(log_probabilities(logits, binary), labels.to(model.device))
             optimiser.zero_grad()
             torch.autograd.backward(loss)
             optimiser.step()

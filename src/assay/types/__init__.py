@@ -8,6 +8,7 @@ from assay.types.dataset import UPPER_BOUND as UPPER_BOUND
 from assay.types.dataset import Dataset as Dataset
 from assay.types.dataset import Sample as Sample
 from assay.types.model import Model as Model
+from assay.types.model import Observation as Observation
 from assay.types.model import OutputRead as OutputRead
 from assay.types.painted import Parts as Parts
 from assay.types.pixels import Pixels as Pixels

@@ -81,7 +81,7 @@ class Batch:
     tokens: Tokens | None = None
     dataset: "Source | None" = field(default=None, repr=False, compare=False)
     prepare: Prepare | None = field(default=None, repr=False, compare=False)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    noise: Tensor | None = None  # [B, ...]: added where gradients are taken, for noisy copies
     # Random sets of units as bits, for whoever asks next; a changed batch begins with none.
     drawn_sets: dict[tuple[Any, ...], np.ndarray[Any, Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -190,4 +190,5 @@ class Batch:
             labels=None if self.labels is None else change(self.labels),
             truth=None if self.truth is None else change(self.truth),
             baseline=None if self.baseline is None else change(self.baseline),
+            noise=None if self.noise is None else change(self.noise),
         )

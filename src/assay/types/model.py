@@ -48,7 +48,22 @@ class OutputRead:
     regression: bool
 
 
-@dataclass
+@dataclass(frozen=True)
+class Observation:
+    """What one look at a network shows."""
+
+    outputs: int  # how many classes it has
+    binary: bool  # it gives one logit
+    spatial_layer: str | None = None  # the last layer with a spatial output
+    channels_last: bool = False  # the layout of memory that it runs fastest in
+
+
+def log_probabilities(logits: Tensor, binary: bool) -> Tensor:
+    """Log-probabilities; under the binary pair (-z, z) they are log sigmoid(±z)."""
+    return torch.log_softmax(logits / 2 if binary else logits, -1)
+
+
+@dataclass(frozen=True, eq=False)
 class Model:
     """A network that is explained, with what the tool must know about it."""
 
@@ -66,17 +81,12 @@ class Model:
     output: str | int | Callable[[Any], Tensor] | None = None
     card: Mapping[str, Any] = field(default_factory=dict, repr=False)
     micro_batch: int = 32  # rows per call of the network, fixed for a run
-    channels_last: bool = False
-    # Seen at the first look at the network:
-    binary: bool = field(default=False, init=False)  # it gives one logit
-    outputs: int = field(default=0, init=False)  # how many classes it tells apart
-    spatial_layer: str | None = field(default=None, init=False)  # the last with a spatial output
-    prepared: Any = field(default=None, init=False, repr=False)  # the network as the engine runs it
+    observed: Observation | None = field(default=None, repr=False)  # None: not looked at yet
 
     def __post_init__(self) -> None:
-        """How the network takes token ids, where nobody said it."""
+        """Settle how the network takes token ids, where nobody said it."""
         if self.tokens is not None:
-            self.tokens = self.tokens.settled(self.net)
+            object.__setattr__(self, "tokens", self.tokens.settled(self.net))
 
     @property
     def weights_hash(self) -> str:
@@ -110,6 +120,30 @@ class Model:
         """The network's number type."""
         return next((p.dtype for p in self.net.parameters()), torch.float32)
 
+    @property
+    def binary(self) -> bool:
+        """Whether the network gives one logit."""
+        return self._observation.binary
+
+    @property
+    def outputs(self) -> int:
+        """How many classes the network has."""
+        return self._observation.outputs
+
+    @property
+    def spatial_layer(self) -> str | None:
+        """The last layer with a spatial output; None where there is none, or nobody looked yet."""
+        return None if self.observed is None else self.observed.spatial_layer
+
+    @property
+    def _observation(self) -> Observation:
+        if self.observed is None:
+            raise InputError(
+                f"Expected model `{self.name}` to be looked at first: whether its classes are two "
+                f"or one logit shows when it runs. Use `assay.explain` or `assay.benchmark`."
+            )
+        return self.observed
+
     def logits(
         self, inputs: Tensor, at: Tensor | None = None, net: nn.Module | None = None
     ) -> Tensor:
@@ -117,6 +151,12 @@ class Model:
 
         Of a regression it stays alone.
         """
+        return self.read(inputs, at, net)[0]
+
+    def read(
+        self, inputs: Tensor, at: Tensor | None = None, net: nn.Module | None = None
+    ) -> tuple[Tensor, bool]:
+        """Class scores, and whether they are the binary pair (-z, z) of a single score z."""
         network = net or self.net
         if self.tokens is not None:
             raw = self.tokens.read(network, inputs, at)
@@ -130,16 +170,16 @@ class Model:
                 f"Expected model `{self.name}` to give logits [batch, classes], got shape "
                 f"{tuple(scores.shape)}. Say where they are with `assay.model(..., output=...)`."
             )
-        self.binary = scores.shape[1] == 1 and "regression" not in self.has
-        return torch.cat([-scores, scores], 1) if self.binary else scores
+        binary = scores.shape[1] == 1 and "regression" not in self.has
+        return torch.cat([-scores, scores], 1) if binary else scores, binary
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Class scores, as `logits` gives them."""
         return self.logits(inputs)
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities; under the binary pair (-z, z) they are log sigmoid(±z)."""
-        return torch.log_softmax(logits / 2 if self.binary else logits, -1)
+        """Log-probabilities of logits; only two of them may be a binary pair."""
+        return log_probabilities(logits, logits.shape[-1] == 2 and self.binary)
 
     def continuous(self, inputs: Tensor) -> Tensor:
         """What gradients are taken at: the inputs themselves, or the embeddings of tokens."""
@@ -175,7 +215,7 @@ class Model:
 
     def laid_out(self, inputs: Tensor) -> Tensor:
         """Inputs in the order of memory that this network runs fastest in."""
-        if not self.channels_last:
+        if self.observed is None or not self.observed.channels_last:
             return inputs
         return inputs.contiguous(memory_format=torch.channels_last)
 

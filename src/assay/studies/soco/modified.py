@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.engine.engine import Engine
 from assay.methods.attribution import attribute
 from assay.plugins.identity import identity
 from assay.plugins.registry import Method, Nested, Passes
@@ -22,13 +23,14 @@ from assay.types import Batch, Model
 def modified(
     model: Model,
     batch: Batch,
+    engine: Engine,
     *,
     of: Annotated[Any, Nested("method")] = "saliency",
     scheme: Literal["original", "ranks", "constant", "random", "partial"] = "original",
     way: Literal["remove", "introduce"] = "remove",
 ) -> Tensor:
     """A method's maps in [0, 1], as they are or changed by a scheme of `studies.soco.value`."""
-    scaled = value.unit_range(_explained(model, batch, of))  # [B, *map_shape]
+    scaled = value.unit_range(_explained(model, batch, engine, of))  # [B, *map_shape]
     scaled = scaled.astype(np.float32).astype(np.float64)  # what a map can hold
     if scheme == "ranks":
         changed = value.by_rank(scaled)
@@ -45,7 +47,7 @@ KEPT = 64  # batches of maps
 _EXPLAINED: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
 
 
-def _explained(model: Model, batch: Batch, of: Any) -> Any:  # [B, *map_shape]
+def _explained(model: Model, batch: Batch, engine: Engine, of: Any) -> Any:  # [B, *map_shape]
     """A method's maps of a batch, taken once however often they are changed."""
     choice = choose_one("method", of)
     known = _EXPLAINED.setdefault(model.net, {})
@@ -54,7 +56,7 @@ def _explained(model: Model, batch: Batch, of: Any) -> Any:  # [B, *map_shape]
     if key not in known:
         while len(known) >= KEPT:
             del known[next(iter(known))]
-        known[key] = attribute(model, batch, choice).cpu().numpy()
+        known[key] = attribute(model, batch, choice, engine).cpu().numpy()
     return known[key]
 
 

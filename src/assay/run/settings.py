@@ -1,0 +1,13 @@
+"""How a run is done; nothing of it enters a key."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is done; none of this enters a key."""
+
+    folder: str
+    device: str | None = None
+    keep_maps: bool = True
+    micro_batch: dict[str, int] = field(default_factory=dict)

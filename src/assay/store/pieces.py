@@ -1,0 +1,81 @@
+"""What a shard gives, piece by piece: values that one writer puts into the run's folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from assay.store.files import Store
+from assay.store.tables import Array
+
+Place = tuple[str, ...]  # of a file inside the folder
+
+
+@dataclass(frozen=True)
+class TablePiece:
+    """A table."""
+
+    place: Place
+    table: pa.Table
+
+    def write(self, store: Store) -> None:
+        """Put it into the folder."""
+        store.write_table(store.path(*self.place), self.table)
+
+
+@dataclass(frozen=True)
+class ArraysPiece:
+    """Named arrays with a description: maps, answers, truth."""
+
+    place: Place
+    arrays: Mapping[str, Array]
+    about: Mapping[str, str]
+
+    def write(self, store: Store) -> None:
+        """Put them into the folder."""
+        store.write_arrays(store.path(*self.place), self.arrays, self.about)
+
+
+@dataclass(frozen=True)
+class BytesPiece:
+    """A file as it is: a picture."""
+
+    place: Place
+    content: bytes
+
+    def write(self, store: Store) -> None:
+        """Put it into the folder."""
+        store.write_bytes(store.path(*self.place), self.content)
+
+
+@dataclass(frozen=True)
+class JsonPiece:
+    """A description of the shard."""
+
+    place: Place
+    value: Mapping[str, object]
+
+    def write(self, store: Store) -> None:
+        """Put it into the folder."""
+        store.write_json(store.path(*self.place), self.value)
+
+
+@dataclass(frozen=True)
+class CellPiece:
+    """The rows of one method under one protocol, with how they were made."""
+
+    name: str  # of its files
+    about: Mapping[str, object]
+    curves: pa.Table
+    scores: pa.Table
+
+    def write(self, store: Store) -> None:
+        """Write provenance and curves first, scores last: a cell is done when these are there."""
+        scores = store.path("scores", f"{self.name}.parquet")
+        scores.unlink(missing_ok=True)  # of a failed try
+        store.write_json(store.path("cells", f"{self.name}.json"), self.about)
+        store.write_table(store.path("curves", f"{self.name}.parquet"), self.curves)
+        store.write_table(scores, self.scores)
+
+
+Piece = TablePiece | ArraysPiece | BytesPiece | JsonPiece | CellPiece
