@@ -12,7 +12,7 @@ from typing import Any
 
 from assay.plugins import registry
 from assay.results import Results
-from assay.run.suite_run import run
+from assay.run import run
 from assay.suite.spec import Spec, make_suite
 
 CONTROLS = ("random", "edge")

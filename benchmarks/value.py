@@ -16,7 +16,7 @@ import torch
 
 from assay.models.cifar_resnet import CifarResNet
 from assay.results import Results
-from assay.run.suite_run import run
+from assay.run import run
 from assay.suite.spec import Spec, make_suite
 from benchmarks import cifar, imputation
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.run.suite_run import run
+from assay.run import run
 
 STUDY = Path(__file__).parents[1] / "benchmarks" / "cifar.py"
 

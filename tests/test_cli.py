@@ -12,7 +12,7 @@ import toy_run  # registers toy_images, toy_net and slow_random
 from assay import cli
 from assay.conformance.environments import say_small
 from assay.plugins import registry
-from assay.run.suite_run import run
+from assay.run import run
 from assay.suite.spec import make_suite
 
 SUITE = {

@@ -10,7 +10,7 @@ import assay
 from assay.data.memory import as_dataset
 from assay.engine.engine import network_engine
 from assay.plan.plan import build_one
-from assay.run.suite_run import run
+from assay.run import run
 from assay.suite.spec import choose_one, make_suite
 from assay.units.features import make_units
 from small_texts import bag_of_words, make_texts

@@ -21,7 +21,7 @@ import assay
 from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
 from assay.plan.plan import SHARDS
-from assay.run.suite_run import run
+from assay.run import run
 from assay.store import CURVES, SCORES, Store, file_name
 from assay.suite.spec import make_suite
 from small_worlds import make_images, make_net

@@ -9,7 +9,7 @@ from torch import nn
 
 import assay
 from assay.plugins import registry
-from assay.run.suite_run import run
+from assay.run import run
 from assay.suite.spec import Spec
 from assay.types import Batch, Dataset, Model, Sample
 

@@ -8,14 +8,25 @@ from assay.plugins.moved import MOVED, moved_error, name_moved_modules
 
 if TYPE_CHECKING:
     from assay.api import benchmark, dry_run, explain, score
-    from assay.environments.environment import Environment, environment
+    from assay.conformance import examine
+    from assay.engine.engine import Engine, intervention
+    from assay.environments.environment import Environment, environment, samples_of
     from assay.errors import InputError, NotApplicable, PrerequisiteError
+    from assay.methods.copies import points
+    from assay.methods.gradients import gradients, one_pass
+    from assay.methods.promises import completeness, conservation
     from assay.models.wrap import model
-    from assay.plugins.registry import method, protocol
+    from assay.plugins.registry import Passes, method, protocol
+    from assay.removal import FillChoice
     from assay.report.overlay import overlay
     from assay.results import Results, load
+    from assay.run.suite_run import run_suite
+    from assay.studies.funnybirds import funnybirds_scores
+    from assay.studies.published_claims import claims_of
     from assay.suite.spec import Spec
     from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores, Tokenize, Tokens
+    from assay.units.absent import above, below, by_rank, each, random_subsets
+    from assay.units.features import UnitsChoice, make_units
 
 __version__ = "0.1.0"
 
@@ -23,30 +34,89 @@ __version__ = "0.1.0"
 # use, costs nothing measurable.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
-# Public name -> where it lives; loaded when first used, so that reading results needs no torch.
-_PUBLIC = {
-    **dict.fromkeys(("benchmark", "dry_run", "explain", "score"), "assay.api"),
-    **dict.fromkeys(("InputError", "NotApplicable", "PrerequisiteError"), "assay.errors"),
-    **dict.fromkeys(("Environment", "environment"), "assay.environments.environment"),
-    "model": "assay.models.wrap",
-    **dict.fromkeys(("method", "protocol"), "assay.plugins.registry"),
-    **dict.fromkeys(("Results", "load"), "assay.results"),
-    "overlay": "assay.report.overlay",
-    "Spec": "assay.suite.spec",
-    **dict.fromkeys(
-        ("Batch", "Case", "Dataset", "Model", "Preprocess", "Scores", "Tokenize", "Tokens"),
-        "assay.types",
+# Where the public names live; loaded when first used, so that reading results needs no torch.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "assay.api": (
+        "benchmark",
+        "dry_run",
+        "explain",
+        "score",
     ),
-}
+    "assay.conformance": ("examine",),
+    "assay.engine.engine": (
+        "Engine",
+        "intervention",
+    ),
+    "assay.environments.environment": (
+        "Environment",
+        "environment",
+        "samples_of",
+    ),
+    "assay.errors": (
+        "InputError",
+        "NotApplicable",
+        "PrerequisiteError",
+    ),
+    "assay.methods.copies": ("points",),
+    "assay.methods.gradients": (
+        "gradients",
+        "one_pass",
+    ),
+    "assay.methods.promises": (
+        "completeness",
+        "conservation",
+    ),
+    "assay.models.wrap": ("model",),
+    "assay.plugins.registry": (
+        "Passes",
+        "method",
+        "protocol",
+    ),
+    "assay.removal": ("FillChoice",),
+    "assay.report.overlay": ("overlay",),
+    "assay.results": (
+        "Results",
+        "load",
+    ),
+    "assay.run.suite_run": ("run_suite",),
+    "assay.studies.funnybirds": ("funnybirds_scores",),
+    "assay.studies.published_claims": ("claims_of",),
+    "assay.suite.spec": ("Spec",),
+    "assay.types": (
+        "Batch",
+        "Case",
+        "Dataset",
+        "Model",
+        "Preprocess",
+        "Scores",
+        "Tokenize",
+        "Tokens",
+    ),
+    "assay.units.absent": (
+        "above",
+        "below",
+        "by_rank",
+        "each",
+        "random_subsets",
+    ),
+    "assay.units.features": (
+        "UnitsChoice",
+        "make_units",
+    ),
+}  # fmt: skip
+_PUBLIC = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Batch",
     "Case",
     "Dataset",
+    "Engine",
     "Environment",
+    "FillChoice",
     "InputError",
     "Model",
     "NotApplicable",
+    "Passes",
     "Preprocess",
     "PrerequisiteError",
     "Results",
@@ -54,18 +124,35 @@ __all__ = [
     "Spec",
     "Tokenize",
     "Tokens",
+    "UnitsChoice",
+    "above",
+    "below",
     "benchmark",
+    "by_rank",
+    "claims_of",
+    "completeness",
+    "conservation",
     "dry_run",
+    "each",
     "environment",
+    "examine",
     "explain",
+    "funnybirds_scores",
+    "gradients",
+    "intervention",
     "load",
+    "make_units",
     "method",
     "model",
+    "one_pass",
     "overlay",
+    "points",
     "protocol",
+    "random_subsets",
+    "run_suite",
+    "samples_of",
     "score",
 ]
-
 
 name_moved_modules()
 

@@ -25,11 +25,12 @@ from assay.plan.scoring import dealt, score_case, settled
 from assay.plugins import registry
 from assay.plugins.needs import say_missing
 from assay.results import Results
+from assay.run import dry_run as run_dry
+from assay.run import run
 from assay.run.budget import fit
 from assay.run.manifest import hardly_above_chance
 from assay.run.shard import make_engine
-from assay.run.suite_run import dry_run as run_dry
-from assay.run.suite_run import prepare, run
+from assay.run.suite_run import prepare
 from assay.store import NOWHERE
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import Choice, Spec, choose_one, make_suite

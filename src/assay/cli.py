@@ -215,7 +215,7 @@ def _run(
         return
 
     try:
-        results = engine.run(
+        results = engine.run_suite(
             spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
             began=partial(print_notes, console), clean=partial(print_accuracy, console),
         )  # fmt: skip

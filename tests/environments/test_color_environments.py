@@ -87,7 +87,7 @@ def test_a_designed_environment_runs_in_a_suite(tmp_path):
         methods=["oracle", "random", "input_x_gradient"],
         protocols=["single_deletion"],
     )
-    from assay.run.suite_run import run
+    from assay.run import run
 
     results = run(spec, tmp_path, progress=False)
     assert not results.failures

@@ -8,8 +8,7 @@ import pytest
 from safetensors.torch import load
 
 import assay
-from assay.run import executors
-from assay.run.suite_run import dry_run, run
+from assay.run import dry_run, executors, run
 from assay.suite.spec import make_suite
 from assay.training import supervised
 
@@ -42,7 +41,7 @@ import sys
 
 import torch
 
-from assay.run.suite_run import run
+from assay.run import run
 from assay.suite.spec import read_suite
 
 torch.set_num_threads(2)

@@ -12,7 +12,7 @@ import assay
 from assay.answers.picture import explain_picture
 from assay.conformance.methods import CHECKS, WORLDS, explain
 from assay.errors import InputError, NotApplicable, PrerequisiteError
-from assay.run.suite_run import dry_run, run
+from assay.run import dry_run, run
 from assay.suite.from_options import own_suite
 from assay.suite.spec import choose_one, make_suite
 from reader import typed

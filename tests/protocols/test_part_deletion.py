@@ -301,7 +301,7 @@ def test_the_page_shows_the_checks(made, tmp_path):
 
 
 def test_all_scores_of_a_method(made):
-    found = funnybirds.scores(made, ["gradcam", "edge"])
+    found = funnybirds.funnybirds_scores(made, ["gradcam", "edge"])
     assert set(found) == {"gradcam", "edge"}
     told = found["gradcam"]
     three = [told[name] for name in ("completeness", "correctness", "contrastivity")]

@@ -14,7 +14,7 @@ from assay.data.memory import as_dataset
 from assay.ranking import leaderboard
 from assay.ranking.intervals import set_differences, set_interval
 from assay.results import load
-from assay.run.suite_run import run
+from assay.run import run
 from assay.suite.spec import make_suite
 
 # --- a curve of three steps ---------------------------------------------------------------------

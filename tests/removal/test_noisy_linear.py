@@ -13,7 +13,7 @@ from assay.plan.timing import Seconds
 from assay.removal import make_removal, multigrid, noisy_linear
 from assay.removal.imputation import NoisyLinear
 from assay.removal.multigrid import Multigrid
-from assay.run.suite_run import dry_run, run
+from assay.run import dry_run, run
 from assay.suite.spec import make_suite
 from assay.types import Sample
 from small_worlds import make_images, make_net

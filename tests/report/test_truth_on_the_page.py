@@ -10,7 +10,7 @@ from synthetic_run import Plan, Setting, write
 
 from assay.report.page import render
 from assay.results import Results
-from assay.run.suite_run import run
+from assay.run import run
 from assay.suite.spec import Spec
 
 METHODS = {

@@ -23,7 +23,7 @@ from assay.plugins.registry import pick
 from assay.protocols.agreement import Side, soft_scores
 from assay.report.overlay import overlay
 from assay.results import Results
-from assay.run.suite_run import run
+from assay.run import run
 from assay.suite.spec import Choice, choose_one, make_suite
 
 SIZES, COLORS = (32, 64), (2, 4, 6)

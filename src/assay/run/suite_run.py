@@ -33,7 +33,7 @@ Timings = dict[str, Seconds]  # by model
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
 
 
-def run(
+def run_suite(
     spec: Spec,
     out: str | Path,
     *,

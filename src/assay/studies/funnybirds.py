@@ -26,7 +26,7 @@ from assay.units.features import parts_of
 SHARED = 2  # parts that a class has in common with the one shown
 
 
-def scores(
+def funnybirds_scores(
     environment: Environment, methods: Sequence[Any], *, seed: int = 0
 ) -> dict[str, dict[str, float]]:
     """All scores of each method, by its label, on the environment's own samples.

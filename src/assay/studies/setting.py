@@ -12,7 +12,7 @@ from typing import Any
 from assay import __version__
 from assay.errors import InputError, PrerequisiteError
 from assay.plan.forecast import Forecast
-from assay.run.suite_run import dry_run, run
+from assay.run import dry_run, run
 from assay.studies.claim import Claim, Row, Setting
 from assay.studies.published_claims import chosen, module_of, parse, write
 from assay.studies.reading import Reading
