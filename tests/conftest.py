@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import assay  # noqa: F401, I001 - before torch: sets the environment that makes rows bit-equal
@@ -12,16 +11,6 @@ import torch
 from assay.cli import main
 from small_worlds import LinearImages, SmallNet, make_images, make_net
 from torch import nn
-
-SHARED = Path(__file__).parents[2] / "shared" / "data"
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """Real data and weights beside the project, where they are."""
-    if not SHARED.is_dir():
-        pytest.skip("no shared data beside the project")
-    return SHARED
 
 
 @pytest.fixture
