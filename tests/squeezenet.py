@@ -2,13 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
 
-import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
+
+from beside import beside
 
 SEEN = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # what it was trained with
 
@@ -42,15 +42,11 @@ def overhanging_pool() -> nn.Module:
 
 
 def trained_squeezenet(
-    shared: Path,
     fire: type[Fire] = Fire,
     pool: Callable[[], nn.Module] = overhanging_pool,
     rectified: bool = False,
 ) -> nn.Sequential:
     """The network with its weights; its last rectifier, if wanted, makes most class scores 0."""
-    weights = shared / "weights/imagenet-squeezenet/squeezenet1_0_deepcompressed.safetensors"
-    if not weights.is_file():
-        pytest.skip(f"needs {weights.name}")
     sizes = [(96, 16, 64), (128, 16, 64), (128, 32, 128), (256, 32, 128), (256, 48, 192),
              (384, 48, 192), (384, 64, 256), (512, 64, 256)]  # fmt: skip
     fires = [fire(*s) for s in sizes]
@@ -63,5 +59,6 @@ def trained_squeezenet(
         nn.AdaptiveAvgPool2d(1), nn.Flatten(),
     )  # fmt: skip
     net = nn.Sequential(OrderedDict(features=features, classifier=classifier))
-    net.load_state_dict(load_file(weights))
+    weights = "weights/imagenet-squeezenet/squeezenet1_0_deepcompressed.safetensors"
+    net.load_state_dict(load_file(beside(weights)))
     return net.eval()

@@ -6,17 +6,19 @@ from pathlib import Path
 import pytest
 
 from assay.run import run
+from beside import SHARED, beside
 
 STUDY = Path(__file__).parents[1] / "benchmarks" / "cifar.py"
 
 
 @pytest.fixture(scope="module")
-def study(shared, tmp_path_factory):
+def study(tmp_path_factory):
+    beside("cifar10/cifar10_test_lossless.parquet")
     spec = importlib.util.spec_from_file_location("cifar_study", STUDY)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     folder = tmp_path_factory.mktemp("cifar")
-    results = run(module.suite(shared, 200), folder, workers=2, progress=False)
+    results = run(module.suite(SHARED, 200), folder, workers=2, progress=False)
     assert not results.failures
     return module, results
 

@@ -14,7 +14,8 @@ from assay.plugins import registry
 from small_texts import bag_of_words, make_texts
 from small_worlds import make_images, make_net
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device here", allow_module_level=True)
 
 METHODS = [
     "saliency", {"integrated_gradients": {"steps": 8}}, "gradcam", "random", "edge", "centre",

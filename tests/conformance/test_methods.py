@@ -1,11 +1,9 @@
 """Every registered method, on every kind of input: tested by existing."""
 
-import functools
-
 import pytest
 import torch
+from everywhere import check_everywhere
 
-import assay
 from assay.conformance.methods import (
     CHECKS,
     WORLDS,
@@ -14,8 +12,7 @@ from assay.conformance.methods import (
     its_check_is_whole,
     usual_maps,
 )
-from assay.conformance.worlds import Fault, World, linear_image_model, linear_vector_model
-from assay.errors import NotApplicable
+from assay.conformance.worlds import linear_image_model, linear_vector_model
 from assay.plugins import registry
 
 # Options beside the defaults that change what a method computes.
@@ -74,46 +71,19 @@ VARIANTS = {
 
 # Those that need nothing said: maps of a file are tried in tests/methods/test_given.py.
 NAMES = [m.name for m in registry.everything("method") if m.options.keys() <= m.defaults.keys()]
-ITEMS = [
-    item
-    for name in NAMES
-    for item in (name, *({name: options} for options in VARIANTS.get(name, ())))
-]
 
 
-@functools.cache
-def world_of(make) -> World:
-    return make()
+@pytest.mark.parametrize("name", NAMES)
+def test_rules(name):
+    """At the defaults and under every other option set, in all worlds where it applies."""
+    for item in (name, *({name: options} for options in VARIANTS.get(name, ()))):
+        promises = choose(item).check is not None
+        rules = [rule for rule in CHECKS if promises or rule is not its_check_is_whole]
+        check_everywhere(item, WORLDS, usual_maps, rules)
 
 
-def applies(item, world: World) -> bool:
-    try:
-        usual_maps(world, item)
-    except NotApplicable:
-        return False
-    except assay.InputError as error:
-        if "layer" not in str(error):
-            raise
-        return False  # the named layer is another network's
-    return True
-
-
-@pytest.mark.parametrize("item", ITEMS, ids=str)
-def test_rules(item):
-    """In every world where it applies, and that is one at least."""
-    checks = [c for c in CHECKS if c is not its_check_is_whole or choose(item).check]
-    worlds, broken = [], []
-    for make in WORLDS:
-        if not applies(item, world_of(make)):
-            continue
-        worlds.append(make)
-        for check in checks:
-            try:
-                check(world_of(make), item)
-            except Fault as fault:
-                broken.append(f"{check.__name__} in {make.__name__}: {fault}")
-    assert worlds
-    assert not broken
+def test_no_option_set_is_of_a_method_that_is_gone():
+    assert VARIANTS.keys() <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", registry.names("method"))

@@ -17,8 +17,7 @@ from assay.data.parquet import parquet
 from assay.errors import InputError, PrerequisiteError
 from assay.plugins import registry
 from assay.types import Dataset
-
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+from beside import beside
 
 
 def _png(colour: int) -> bytes:
@@ -144,10 +143,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
 
 
 def test_the_cifar_test_set() -> None:
-    path = SHARED / "cifar10" / "cifar10_test_lossless.parquet"
-    if not path.is_file():
-        pytest.skip(f"needs {path}")
-    data = parquet(path=str(path))
+    data = parquet(path=str(beside("cifar10/cifar10_test_lossless.parquet")))
     assert len(data.ids) == 10_000
     assert data.classes[3] == "cat"
     assert [data.fetch(i).label for i in data.ids[:10]] == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]

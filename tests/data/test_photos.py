@@ -4,7 +4,6 @@ import importlib.util
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from assay.data import photos as module
 from assay.errors import PrerequisiteError
 from assay.plugins import registry
 from assay.types import Dataset, Pixels, Preprocess
+from beside import beside
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 HERE = all(importlib.util.find_spec(package) for package in ("foolbox", "skimage"))
 demo = pytest.mark.skipif(not HERE, reason='needs pip install "assay[demo]"')
 PREPARE = Preprocess(224, Pixels((0.5,) * 3, (0.5,) * 3), resize=256)
@@ -53,9 +52,7 @@ def test_the_photographs(photos: Dataset) -> None:
 
 @demo
 def test_class_names_are_those_of_the_imagenet_sample(photos: Dataset) -> None:
-    path = SHARED / "imagenet-sample" / "imagenet_sample_1000.parquet"
-    if not path.is_file():
-        pytest.skip(f"needs {path}")
+    path = beside("imagenet-sample/imagenet_sample_1000.parquet")
     names = registry.get("dataset", "parquet").function(path=str(path)).classes
     assert dict(photos.classes) == {label: names[label] for label in photos.classes}
 

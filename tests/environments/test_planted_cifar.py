@@ -5,6 +5,7 @@ import time
 import pytest
 
 import assay
+from beside import beside
 
 METHODS = [
     "saliency", "input_x_gradient", "integrated_gradients", "smoothgrad", "guided_backprop",
@@ -14,9 +15,9 @@ PROTOCOLS = ["attribution_percent", "pointing_game", "synscore", "truth_precisio
 
 
 @pytest.fixture
-def photographs(shared):
+def photographs():
     """The first ten thousand training images; JPEG would show in what a network learns."""
-    return shared / "cifar10" / "cifar10_train_first10k_lossless.parquet"
+    return beside("cifar10/cifar10_train_first10k_lossless.parquet")
 
 
 def scored(env, methods, protocols):

@@ -1,7 +1,6 @@
 """What a formula promises of its maps: computed once a map, stored, shown, counted beforehand."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,13 +10,11 @@ from assay.errors import InputError
 from assay.methods.attribution import raw_map
 from assay.methods.promises import conservation, gap
 from assay.models.prepare import LOOK
-from assay.plugins import registry
 from assay.report.promise_table import lines
 from assay.suite.spec import choose_one
 from assay.types import Batch, Model
 from small_worlds import LinearImages, make_images, make_net
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 IG = "integrated_gradients"
 QUIET = {"progress": False, "micro_batch": 4}
 
@@ -127,15 +124,9 @@ class TestAutomaticSteps:
 
     @pytest.mark.parametrize(("samples", "tolerance"), [(3, 0.02), (1, 1e-3)])
     def test_on_a_trained_network(self, samples, tolerance):
-        weights = SHARED / "weights" / "cifar10-resnet" / "cifar10_resnet20.safetensors"
-        images = SHARED / "cifar10" / "cifar10_test_lossless.parquet"
-        for path in (weights, images):
-            if not path.is_file():
-                pytest.skip(f"needs {path}")
-        model = registry.get("model", "cifar_resnet20").function(weights=str(weights))
-        data = registry.get("dataset", "parquet").function(path=str(images))
-        batch = data.batch(data.ids[:samples], model.prepare)
-        found = gaps(model, batch.inputs, batch.targets, steps="auto", tolerance=tolerance)
+        made = assay.environment("parts", samples=samples)
+        batch = made.dataset.batch(made.dataset.ids)
+        found = gaps(made.model, batch.inputs, batch.targets, steps="auto", tolerance=tolerance)
         assert float(found.max()) <= tolerance
 
     def test_the_cost_is_counted_as_it_comes(self):

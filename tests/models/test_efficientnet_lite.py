@@ -2,7 +2,6 @@
 
 import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,8 +13,7 @@ from assay.models import efficientnet_lite as module
 from assay.models.efficientnet_lite import VARIANTS, EfficientNetLite, SamePad
 from assay.plugins import registry
 from assay.types import Dataset, Model
-
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+from beside import beside
 
 
 def _load(number: int) -> Model:
@@ -95,9 +93,7 @@ def test_the_larger_ones_know_photographs(number: int, photos: Dataset) -> None:
 
 
 def test_accuracy_on_a_sample(lite0: Model) -> None:
-    path = SHARED / "imagenet-sample" / "imagenet_sample_1000.parquet"
-    if not path.is_file():
-        pytest.skip(f"needs {path}")
+    path = beside("imagenet-sample/imagenet_sample_1000.parquet")
     data = registry.get("dataset", "parquet").function(path=str(path))
     logits, labels = _logits(lite0, data, data.ids[::25])
     # 87.5 % of all 1000; the standard error of 40 of them is 5 points.

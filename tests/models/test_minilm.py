@@ -4,24 +4,25 @@ import pytest
 
 import assay
 import real_networks
+from beside import beside
 
 transformers = pytest.importorskip("transformers")
+REVIEWS = beside("movie-reviews/rt_polarity.parquet")
 
 FEW = {"progress": False, "micro_batch": 8}  # a larger micro-batch would be padding
 
 
 @pytest.fixture(scope="module")
-def sentiment(shared):
-    return real_networks.sentiment(shared)
+def sentiment():
+    return real_networks.sentiment()
 
 
 @pytest.fixture(scope="module")
-def reviews(shared):
+def reviews():
     """Every eighth test sentence of rt-polarity."""
     import pyarrow.parquet as pq
 
-    path = shared / "movie-reviews" / "rt_polarity.parquet"
-    rows = pq.read_table(path, filters=[("split", "=", "test")]).to_pylist()[::8]
+    rows = pq.read_table(REVIEWS, filters=[("split", "=", "test")]).to_pylist()[::8]
     return [row["text"] for row in rows], [row["label"] for row in rows]
 
 

