@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 # Each layer may import its own and the earlier ones.
 ORDER = [
     {"errors"},
-    {"imports", "identity", "needs", "builtin", "progress", "wanted"},
+    {"code", "imports", "identity", "needs", "builtin", "progress", "wanted"},
     {"registry"},
     {"spec", "reduce", "store"},
     {"own", "scaffold"},
@@ -47,6 +47,7 @@ ORDER = [
 ]
 TORCH_FREE = {
     "errors",
+    "code",
     "identity",
     "needs",
     "wanted",

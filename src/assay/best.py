@@ -12,6 +12,7 @@ from torch import Tensor
 from assay import registry
 from assay.api import explain, score
 from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.hashing import own_classes
 from assay.manifest import hardly_above_chance
 from assay.picture import Picture, read_picture, refuse_maps
 from assay.ranking.leaderboard import Leaderboard
@@ -125,9 +126,12 @@ def _same_model(results: Results, model: Model) -> str:
                 )
             return str(name)
     run = ", ".join(f"`{name}` ({about['weights_hash'][:12]})" for name, about in known.items())
+    older = results.manifest.get("identity", 1) == 1 and own_classes(model.net)
+    why = " An older assay made that run and hashed this code otherwise." if older else ""
     raise InputError(
         f"The run in `{results.folder}` is of another model: it has {run}, and `{model.name}` is "
-        f"{mine[:12]}, by weights and code. Give the model and weights of the run, or run this one."
+        f"{mine[:12]}, by weights and code. Give the model and weights of the run, or run this "
+        f"one.{why}"
     )
 
 

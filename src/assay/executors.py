@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from assay.plan import Plan, Shard, resolve
+from assay.plan import IDENTITY, Plan, Shard, resolve
 from assay.shard import ShardRun
 from assay.spec import Spec
 from assay.store import Store
@@ -24,12 +24,13 @@ Listen = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run is done; none of this enters a key."""
+    """How a run is done; apart from their version none of this enters a key."""
 
     folder: str
     device: str | None = None
     keep_maps: bool = True
     micro_batch: dict[str, int] = field(default_factory=dict)
+    identity: int = IDENTITY  # the version of the keys
 
 
 @contextlib.contextmanager
@@ -116,7 +117,7 @@ def _start(spec: Spec, settings: Settings, queue: Any, weights: dict[str, bytes]
     torch.set_num_threads(1)
     keep_freed_memory()
     know(weights)
-    plan = apply(resolve(spec, settings.device), settings)
+    plan = apply(resolve(spec, settings.device, settings.identity), settings)
     _WORKER.update(plan=plan, settings=settings, queue=queue)
 
 
