@@ -149,7 +149,7 @@ def _holds(body: ast.expr, code: CodeType) -> bool:
         for line, last, column, until in code.co_positions()
         if None not in (line, last, column, until) and (line, column) != (last, until)
     ]
-    return bool(places) and all(begin <= a and b <= end for a, b in places)  # type: ignore[operator]
+    return bool(places) and all(begin <= a and b <= end for a, b in places)
 
 
 def _size(node: ast.Lambda) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 import hashlib
 import inspect
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 
 import torch
 from torch import Tensor, nn
@@ -62,9 +61,10 @@ def _settings(module: nn.Module) -> Iterator[tuple[str, object]]:
 
 def _is_chosen(value: object, kind: type[nn.Module]) -> bool:
     """Whether a value is a dataclass of options: a library's own may also hold paths and dates."""
-    if not is_dataclass(value):
+    declared = getattr(value, "__dataclass_params__", None)
+    if declared is None or isinstance(value, type):
         return False
-    return value.__dataclass_params__.frozen or type(value).__module__ == kind.__module__
+    return bool(declared.frozen) or type(value).__module__ == kind.__module__
 
 
 def _plain(value: object, kind: type[nn.Module]) -> object:
