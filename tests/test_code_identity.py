@@ -194,6 +194,20 @@ def test_options_of_a_network_are_part_of_it(tmp_path: Path) -> None:
     assert net_hash(place, k=3) == net_hash(place) != net_hash(place, k=4)
 
 
+def test_a_base_in_another_file_counts(tmp_path: Path) -> None:
+    def known(folder: str, edit: tuple[str, str]) -> str:
+        write(tmp_path / folder, edit, name="bases")
+        path = tmp_path / folder / "derived.py"
+        path.write_text("from bases import Net\nclass Derived(Net):\n    pass\n")
+        torch.manual_seed(0)
+        return hash_network(load_object(f"{path}:Derived")[0]())
+
+    first = known("a", SAME["comment"])
+    assert known("b", SAME["docstring"]) == first
+    assert known("c", OTHER_NET["base"]) != first
+    assert known("d", OTHER_NET["constant"]) != first
+
+
 # --- networks ---------------------------------------------------------------------------------
 
 
@@ -245,7 +259,7 @@ class Counting(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         global CALLS
         CALLS += 1
-        return x
+        return x + 0 * CALLS
 
 
 def test_a_state_outside_a_network_is_no_part_of_it() -> None:
@@ -335,6 +349,20 @@ def test_two_lambdas_in_one_line_are_two() -> None:
     found = [registry.code_identity(f) for f in (one, other, *inner)]
     assert len(set(found)) == 4
     assert not any(f.startswith("process") for f in found)
+
+
+def test_a_method_of_an_object_has_a_state() -> None:
+    kept: list[Any] = []
+    note, floor = kept.append, torch.Tensor.floor
+
+    def noting(model: Any, batch: Any) -> Any:
+        return note(batch)
+
+    def flooring(model: Any, batch: Any) -> Any:
+        return floor(batch.inputs)
+
+    assert registry.code_identity(noting).startswith("process")
+    assert not registry.code_identity(flooring).startswith("process")
 
 
 def test_helpers_of_inner_functions_count(tmp_path: Path) -> None:
