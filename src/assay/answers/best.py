@@ -20,6 +20,7 @@ from assay.run.manifest import hardly_above_chance
 from assay.store import SHOWN_ONLY
 from assay.suite.spec import choose_one
 from assay.types import Model
+from assay.types.hashing import own_classes
 
 Row = Mapping[str, Any]
 
@@ -125,9 +126,12 @@ def _same_model(results: Results, model: Model) -> str:
                 )
             return str(name)
     run = ", ".join(f"`{name}` ({about['weights_hash'][:12]})" for name, about in known.items())
+    older = results.manifest.get("identity", 1) == 1 and own_classes(model.net)
+    why = " An older assay made that run and hashed this code otherwise." if older else ""
     raise InputError(
         f"The run in `{results.folder}` is of another model: it has {run}, and `{model.name}` is "
-        f"{mine[:12]}, by weights and code. Give the model and weights of the run, or run this one."
+        f"{mine[:12]}, by weights and code. Give the model and weights of the run, or run this "
+        f"one.{why}"
     )
 
 

@@ -31,6 +31,10 @@ from assay.types import Batch, Dataset, Model, Prepare, Tokenize
 SHARDS = (8, 8, 16, 16, 32, 32)
 LATER_SHARDS = 64
 
+# The version of the keys by which finished work is known. 1: networks and users' code by their
+# source text, dataclasses by their `repr`. 2: code by its syntax tree, dataclasses by their fields.
+IDENTITY = 2
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -54,6 +58,7 @@ class Plan:
     protocols: tuple[Choice, ...]
     pairs: tuple[tuple[str, str], ...]  # which model is run on which dataset
     live: tuple[str, ...] = field(default=())  # what exists in this process only
+    identity: int = IDENTITY  # the version of the keys
     trained: Trained = field(default_factory=dict, repr=False)  # what was trained to build it
     networks: Networks = field(default_factory=Networks, repr=False)
     _cells: dict[tuple[object, ...], str] = field(default_factory=dict, init=False, repr=False)
@@ -156,7 +161,7 @@ class Plan:
             name: [
                 m.weights_hash,
                 m.checkpoint,
-                repr((m.prepare, m.pixels, m.cam_layer, m.tokens)),
+                _described_by_repr(m) if self.identity == 1 else _described(m),
                 registry.code_identity(m.output) if callable(m.output) else m.output,
                 *_reshape(m),
             ]
@@ -201,7 +206,7 @@ class Plan:
         return f"{self.cell(shard, method, protocol)}-{shard.id}"
 
 
-def resolve(spec: Spec, device: str | None = None) -> Plan:
+def resolve(spec: Spec, device: str | None = None, identity: int = IDENTITY) -> Plan:
     """Build what a suite names; live datasets, modules and methods may stand among the names."""
     with noting() as trained:
         datasets, live_data = _build("dataset", spec.datasets)
@@ -228,6 +233,7 @@ def resolve(spec: Spec, device: str | None = None) -> Plan:
         tuple(protocols),
         pairs,
         (*live_data, *live_models, *live_worlds, *live_methods),
+        identity,
         trained,
     )
 
@@ -297,6 +303,21 @@ def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -
     return thing, own or (
         plugin.name if plain else registry.label(plugin.name, configured, plugin.defaults)
     )
+
+
+def _described(model: Model) -> dict[str, Any]:
+    """What is said of a model's inputs and layers, by content."""
+    return {
+        "prepare": model.prepare,
+        "pixels": model.pixels,
+        "cam_layer": model.cam_layer,
+        "tokens": model.tokens,
+    }
+
+
+def _described_by_repr(model: Model) -> str:
+    """The same in runs of identity 1: these dataclasses may not change their fields."""
+    return repr((model.prepare, model.pixels, model.cam_layer, model.tokens))
 
 
 def _reshape(model: Model) -> list[Any]:

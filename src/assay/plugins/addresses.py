@@ -10,12 +10,13 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from assay.errors import InputError, PrerequisiteError, unknown
+from assay.plugins.code import says
 from assay.plugins.moved import MOVED
 
 FILE_MODULE = "assay_file_"  # how modules made from files are named
@@ -28,7 +29,7 @@ def is_address(name: str) -> bool:
 
 
 def load_object(address: str) -> tuple[Any, str]:
-    """The object at an address, and a hash of the source it stands in.
+    """The object at an address, and a hash of what the source it stands in says.
 
     Raises:
         PrerequisiteError: There is no such file or module.
@@ -80,13 +81,16 @@ def _from_file(path: Path) -> ModuleType:
         raise PrerequisiteError(f"There is no file `{path}`.")
     name = f"{FILE_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     known = sys.modules.get(name)
-    if known is not None and vars(known).get("__assay_hash__") == _source_hash(path):
+    files = _sources(path)
+    bytes_now = _joined(map(_file_hash, files))
+    if known is not None and vars(known).get("__assay_bytes__") == bytes_now:
         return known
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"Expected `{path}` to be a Python file.")
     module = importlib.util.module_from_spec(spec)
-    vars(module)["__assay_hash__"] = _source_hash(path)
+    vars(module)["__assay_bytes__"] = bytes_now  # a new docstring is read, but changes no key
+    vars(module)["__assay_hash__"] = _joined(map(_code_hash, files))
     sys.modules[name] = module  # so that its classes and functions can be found by name
     try:
         with _beside(path.parent):
@@ -159,17 +163,15 @@ def _hash(module: ModuleType) -> str:
     file = getattr(module, "__file__", None)
     if module.__name__.startswith(FILE_MODULE):
         return str(vars(module)["__assay_hash__"])
-    return _file_hash(Path(file)) if file else ""
+    return _joined([_code_hash(Path(file))]) if file else ""
 
 
-def _source_hash(path: Path) -> str:
-    """The hash of a file, with all that it imports from beside it: that is its code as well."""
+def _sources(path: Path) -> list[Path]:
+    """A file, with all that it imports from beside it: that is its code as well."""
     found = [path]
     for file in found:  # grows while it is read
         found += [f for f in dict.fromkeys(_imported(file, path.parent)) if f not in found]
-    if len(found) == 1:
-        return _file_hash(path)
-    return hashlib.sha256("".join(map(_file_hash, found)).encode()).hexdigest()[:16]
+    return found
 
 
 def _imported(file: Path, folder: Path) -> Iterator[Path]:
@@ -189,6 +191,18 @@ def _imported(file: Path, folder: Path) -> Iterator[Path]:
             parts = name.split(".")
             for end in range(1, len(parts) + 1):
                 yield from _files(start.joinpath(*parts[:end]))
+
+
+def _joined(hashes: Iterable[str]) -> str:
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()[:16]
+
+
+def _code_hash(path: Path) -> str:
+    """What a file says, without comments, docstrings and layout."""
+    try:
+        return hashlib.sha256(says(path.read_bytes()).encode()).hexdigest()[:16]
+    except (SyntaxError, ValueError):  # compiled, or broken, which is said when it is imported
+        return _file_hash(path)
 
 
 def _file_hash(path: Path) -> str:

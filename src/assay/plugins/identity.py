@@ -1,15 +1,21 @@
 """What identifies options and code, how they are written and how they read in a label."""
 
+import contextlib
 import hashlib
 import inspect
 import json
 import os
 import re
+import sys
+from collections import ChainMap
 from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import PurePath
+from types import FunctionType, ModuleType
 from typing import Any
 
 from assay.errors import InputError
+from assay.plugins.code import Code, assigned, code_of
 
 
 def canonical(value: Any) -> Any:
@@ -18,6 +24,10 @@ def canonical(value: Any) -> Any:
         return {str(k): canonical(v) for k, v in sorted(value.items())}
     if isinstance(value, list | tuple):
         return [canonical(v) for v in value]
+    if isinstance(value, set | frozenset):
+        return {"set": sorted((canonical(v) for v in value), key=json.dumps)}
+    if _is_record(value):
+        return {type(value).__name__: _fields(value)}
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     if hasattr(value, "tobytes"):
@@ -33,6 +43,37 @@ def canonical(value: Any) -> Any:
     )
 
 
+def _is_record(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not at their defaults: a new field changes no old key."""
+    described = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        told_elsewhere = callable(value) and not _is_record(value) and not field.repr
+        if field.compare and not told_elsewhere:
+            content = _content(value)
+            if content != _default(field):
+                described[field.name] = content
+    return described
+
+
+def _default(field: Field[Any]) -> Any:
+    """The content of a field that nobody set; itself, which equals nothing, where it must be."""
+    if field.default is not MISSING:
+        return _content(field.default)
+    return field if field.default_factory is MISSING else _content(field.default_factory())
+
+
+def _content(value: Any) -> Any:
+    return code_identity(value) if callable(value) and not _is_record(value) else canonical(value)
+
+
+# --- code -------------------------------------------------------------------------------------
+
+
 def code_identity(source: Any) -> str:
     """What tells one callable from another: its code, and the values and functions it uses.
 
@@ -40,32 +81,154 @@ def code_identity(source: Any) -> str:
     process only, so that nothing is ever taken from an earlier run by mistake.
     """
     try:
-        return identity(_code(source, set()))
+        if not inspect.isfunction(source):
+            raise TypeError("an object has a state of its own")
+        return identity(_Uses().function(source, exact=True))
     except (OSError, TypeError, ValueError):  # ValueError: an InputError, or an empty cell
         return f"process {os.getpid()} object {id(source)}"
 
 
-def _code(source: Any, seen: set[int]) -> Any:
-    """A function's text with what it closed over, its defaults and the globals it names."""
-    seen.add(id(source))
-    text = inspect.getsource(source)
-    if not inspect.isfunction(source):
-        raise TypeError("an object has a state of its own")
-    used = {n: source.__globals__[n] for n in source.__code__.co_names if n in source.__globals__}
-    closed = [cell.cell_contents for cell in source.__closure__ or ()]
-    values = [*closed, source.__defaults__, source.__kwdefaults__, *used.values()]
-    parts: list[Any] = [text]
-    for value in values:
-        if inspect.isfunction(value):
-            same = value.__module__ == source.__module__
-            parts.append(
-                _code(value, seen) if same and id(value) not in seen else value.__qualname__
-            )
-        elif inspect.ismodule(value) or inspect.isclass(value):
-            parts.append(value.__name__)
-        else:
-            parts.append(canonical(value))
-    return parts
+def class_identity(kind: type) -> str:
+    """What tells one class from another: its code, its bases, and what they use of their modules.
+
+    It is the same in every process: values without content are known by how they are made.
+    """
+    return identity(_Uses().kind(kind))
+
+
+def setting_identity(value: Any, kind: type) -> str:
+    """What tells one setting of an object of this class from another."""
+    return identity(_Uses().value("", value, kind, exact=False))
+
+
+def from_elsewhere(kind: type) -> bool:
+    """Whether a class is torch's or Python's own, by whose version it is known."""
+    return kind.__module__.split(".")[0] in ("torch", *sys.stdlib_module_names)
+
+
+class _Uses:
+    """Describes code with all that it uses of its own module, each definition once.
+
+    Where it is `exact`, values without content are an error. Else they are known by the statements
+    that make them.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[Any] = set()
+
+    def function(self, source: FunctionType, exact: bool) -> Any:
+        """A function by its tree, its defaults and what it uses."""
+        self._seen.add(id(source))
+        try:
+            code = code_of(source)
+        except (OSError, TypeError):
+            if exact:
+                raise
+            return source.__qualname__
+        defaults = [*(source.__defaults__ or ()), *(source.__kwdefaults__ or {}).values()]
+        told = [self.value("", value, source, exact) for value in defaults]
+        return [code.text, told, self._used(code, source, exact)]
+
+    def kind(self, source: type) -> Any:
+        """A class by its tree, its bases and what it uses; by its name where it has no source."""
+        self._seen.add(id(source))
+        bases = [b.__name__ if from_elsewhere(b) else self._once(b) for b in source.__bases__]
+        try:
+            code = code_of(source)
+        except (OSError, TypeError):
+            return [f"{source.__module__}.{source.__qualname__}", bases]
+        return [code.text, bases, self._used(code, source, False)]
+
+    def value(self, name: str, value: Any, user: FunctionType | type, exact: bool) -> Any:
+        """Something that a function or class uses under this name."""
+        if isinstance(value, FunctionType | type):
+            same = value.__module__ == user.__module__
+            return self._once(value, exact) if same else value.__qualname__
+        if inspect.ismodule(value):
+            return _module_name(value.__name__, user.__module__)
+        if inspect.isroutine(value) and not _has_state(value):
+            return value.__qualname__
+        if _is_record(value):
+            kind = self.value(name, type(value), user, exact)
+            return [kind, canonical(value) if exact else self._record(value, user)]
+        return canonical(value) if exact else self._constant(name, value, user)
+
+    def _once(self, source: FunctionType | type, exact: bool = False) -> Any:
+        if id(source) in self._seen:
+            return source.__qualname__
+        return self.kind(source) if isinstance(source, type) else self.function(source, exact)
+
+    def _used(self, code: Code, user: FunctionType | type, exact: bool) -> dict[str, Any]:
+        around = _surroundings(user)
+        states = () if exact else code.rebound
+        return {
+            name: self.value(name, around[name], user, exact)
+            for name in code.names
+            if name in around and name not in states and not name.startswith("__")
+        }
+
+    def _record(self, record: Any, user: FunctionType | type) -> Any:
+        if id(record) in self._seen:
+            return type(record).__name__
+        self._seen.add(id(record))
+        told = {f.name: getattr(record, f.name) for f in fields(record) if f.compare}
+        return {name: self.value("", value, user, False) for name, value in told.items()}
+
+    def _constant(self, name: str, value: Any, user: FunctionType | type) -> Any:
+        if _is_plain(value):
+            return repr(value)
+        module = sys.modules.get(user.__module__)
+        here = module is not None and vars(module).get(name) is value
+        code = assigned(module, name) if module is not None and here else None
+        if code is None:
+            with contextlib.suppress(InputError):
+                return canonical(value)
+            return type(value).__name__
+        if (place := (user.__module__, name)) in self._seen:
+            return name
+        self._seen.add(place)
+        return [code.text, self._used(code, user, False)]
+
+
+def _surroundings(user: FunctionType | type) -> Mapping[str, Any]:
+    """What names mean to a function or class: where it was defined, and in its module."""
+    if isinstance(user, FunctionType):
+        return ChainMap(_closed_over(user), user.__globals__)
+    closed: dict[str, Any] = {}
+    around = vars(sys.modules[user.__module__]) if user.__module__ in sys.modules else {}
+    for value in vars(user).values():
+        method = getattr(value, "__func__", getattr(value, "fget", value))
+        if isinstance(method, FunctionType) and _home(method) == user.__module__:
+            around = method.__globals__
+            with contextlib.suppress(ValueError):  # an empty cell: it was never used
+                closed |= _closed_over(method)
+    return ChainMap(closed, around)
+
+
+def _home(function: FunctionType) -> Any:
+    """The module a function was written in; a decorator may say another."""
+    return function.__globals__.get("__name__")
+
+
+def _closed_over(function: FunctionType) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells}
+
+
+def _has_state(routine: Any) -> bool:
+    return not isinstance(getattr(routine, "__self__", None), type | ModuleType | None)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | bytes | int | float | complex)
+
+
+def _module_name(module: str, user: str) -> str:
+    """A module as the code that uses it knows it, wherever their package lies."""
+    same = module.partition(".")[0] == user.partition(".")[0]
+    return module.rpartition(".")[2] if same else module
 
 
 def identity(value: Any) -> str:

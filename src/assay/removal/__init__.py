@@ -71,7 +71,8 @@ def fill_key(batch: Batch, fill: FillChoice) -> str:
         return f"given({identity(canonical(fill))})"
     name, options = pick(fill)
     plugin = get("fill", name)
-    return f"{name}.{plugin.version}{plugin.code}({identity(plugin.configure(options))})"
+    told = identity(plugin.configure(options))
+    return f"{plugin.name}.{plugin.version}{plugin.code}({told})"
 
 
 def imputes(fill: FillChoice | None) -> bool:

@@ -135,7 +135,7 @@ def _start(spec: Spec, settings: Settings, queue: Any, weights: dict[str, bytes]
     torch.set_num_threads(1)
     keep_freed_memory()
     know(weights)
-    plan = apply(resolve(spec, settings.device), settings)
+    plan = apply(resolve(spec, settings.device, settings.identity), settings)
     _WORKER.update(plan=plan, settings=settings, queue=queue)
 
 

@@ -27,6 +27,7 @@ def write_manifest(
     known = [s for s in summaries if s is not None]
     manifest = {
         "assay": _version("assay"),
+        "identity": plan.identity,
         "created": earlier.get("created", now),
         "finished": now if finished else None,
         "seconds": round(earlier.get("seconds", 0.0) + (seconds or 0.0), 3),

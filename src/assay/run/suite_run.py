@@ -10,23 +10,18 @@ from assay.errors import InputError, PrerequisiteError
 from assay.models.prepare import choose_micro_batch
 from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
-from assay.plan.plan import Plan, Shard, resolve
+from assay.plan.plan import IDENTITY, Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
 from assay.progress import bar
 from assay.results import Results
-from assay.run.executors import (
-    apply,
-    measure_in_processes,
-    run_in_processes,
-    run_serially,
-    threads,
-)
+from assay.run.executors import apply, measure_in_processes, run_in_processes, run_serially, threads
 from assay.run.manifest import write_manifest
 from assay.run.settings import Settings
 from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, Store
 from assay.suite.spec import Spec
 from assay.training.supervised import know, packed
+from assay.types.hashing import own_classes
 from assay.types.model import usable_device
 
 Timings = dict[str, Seconds]  # by model
@@ -148,8 +143,9 @@ def prepare(
     """Resolve a suite for a folder: nothing may have changed, the micro-batch is kept or chosen."""
     _check_settings(device, micro_batch)
     _know_trained(store)
-    plan = resolve(spec, device)
     earlier = store.read_json(store.path("manifest.json")) or {}
+    identity = _identity_of(earlier, store)
+    plan = resolve(spec, device, identity)
     _check_unchanged(plan, earlier, store)
     sizes = {}
     for name in plan.models:
@@ -158,7 +154,7 @@ def prepare(
         sizes[name] = (
             micro_batch or known or choose_micro_batch(plan.batch(shard, shard.samples[:1]).inputs)
         )
-    settings = Settings(str(store.folder), device, keep_maps, sizes)
+    settings = Settings(str(store.folder), device, keep_maps, sizes, identity)
     return apply(plan, settings), settings
 
 
@@ -180,8 +176,21 @@ def _check_settings(device: str | None, micro_batch: int | None) -> None:
     usable_device(device)
 
 
+def _identity_of(earlier: dict[str, Any], store: Store) -> int:
+    """The version of the keys in a folder: a run goes on with those it began with."""
+    known = int(earlier.get("identity", 1)) if earlier else IDENTITY
+    if not 1 <= known <= IDENTITY:
+        raise InputError(
+            f"Expected a run with keys of version 1 to {IDENTITY} in `{store.folder}`, got "
+            f"{known}: a newer assay began it. Use that version, or another folder."
+        )
+    return known
+
+
 def _check_unchanged(plan: Plan, earlier: dict[str, Any], store: Store) -> None:
     """A name is not a model: the same name with other content stops the run."""
+    if plan.identity == 1:
+        _check_torch_alone(plan, store)
     now = {
         "models": {n: m.weights_hash for n, m in plan.models.items()},
         "datasets": {n: d.fingerprint for n, d in plan.datasets.items()},
@@ -200,6 +209,24 @@ def _check_unchanged(plan: Plan, earlier: dict[str, Any], store: Store) -> None:
                     f"Use another folder, or another name (`label:` in a suite, `name=` in "
                     f"`assay.model`)."
                 )
+
+
+def _check_torch_alone(plan: Plan, store: Store) -> None:
+    """A run of version 1 goes on where every module is torch's own: only their hashes stayed.
+
+    A user's own methods, protocols, fills and tokenizers have other keys now; their cells are
+    computed again and replace the old ones in the tables, which list cells by these keys.
+    """
+    for name, model in plan.models.items():
+        own = own_classes(model.net)
+        if own:
+            raise InputError(
+                f"The run in `{store.folder}` cannot go on: it has keys of version 1, which "
+                f"depended on the source text of the network's classes, comments included, and "
+                f"model `{name}` has classes that are not torch's own "
+                f"({', '.join(f'`{kind}`' for kind in own)}). What is finished there can still be "
+                f"read, ranked and reported. Use a new folder to run it again."
+            )
 
 
 def _check_classes(plan: Plan, shards: list[Shard]) -> None:

@@ -20,6 +20,7 @@ from pydantic import (
 
 from assay.errors import InputError, PrerequisiteError, unknown
 from assay.plugins import registry
+from assay.plugins.addresses import is_address
 
 Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
 MAPS_HASH = "maps_hash"  # the option by which maps computed elsewhere are known
@@ -238,7 +239,7 @@ class Choice:
         The kinds of noise are readings of the same noisy maps.
         """
         noise = self.noise.model_dump(exclude={"kind"}) if self.noise else None
-        return registry.identity({**self.key, "options": [self.options, noise]})
+        return registry.identity({**self.key, "options": [self._told(self.options), noise]})
 
     @functools.cached_property
     def intervening(self) -> bool:
@@ -269,10 +270,19 @@ class Choice:
         return {
             "name": self.plugin.formula or self.plugin.name,
             "version": self.plugin.version,
-            "options": registry.canonical(self.shown_options),
+            "options": registry.canonical(self._told(self.shown_options)),
             "nested": nested,
             **({"code": self.plugin.code} if self.plugin.code else {}),
         }
+
+    def _told(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options by content: of a plug-in at an address tells `nested`, wherever its file lies."""
+        nested = self.plugin.nested()
+        return {o: v for o, v in options.items() if o not in nested or not _at_address(v)}
+
+
+def _at_address(item: Any) -> bool:
+    return isinstance(item, str | Mapping) and is_address(registry.pick(item)[0])
 
 
 def choose(kind: str, items: Sequence[Any]) -> list[Choice]:

@@ -1,0 +1,181 @@
+"""Runs of an older assay: they load, rank and report; they go on where their keys still hold."""
+
+import contextlib
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import assay
+from assay.results import Results
+from assay.run import run
+from assay.run.executors import threads
+from assay.suite.spec import make_suite
+from old_runs import ARCHIVE, METHODS, continue_run, samples, torch_net
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*hardly above chance")
+ALL = ("torch_alone", "own_network", "own_method")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def states(folder: Path) -> dict[Path, int]:
+    """When each file that holds a number was written."""
+    kinds = ("scores", "curves", "cells", "attributions", "responses", "checks")
+    files = [file for kind in kinds for file in (folder / kind).rglob("*") if file.is_file()]
+    return {file: file.stat().st_mtime_ns for file in files}
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[list[int]]:
+    """The rows of every convolution that is computed inside."""
+    rows: list[int] = []
+
+    def count(module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(module, nn.Conv2d):
+            rows.append(len(output))
+
+    handle = nn.modules.module.register_module_forward_hook(count)
+    try:
+        yield rows
+    finally:
+        handle.remove()
+
+
+def rows(results: Results, method: str) -> list[dict[str, Any]]:
+    kept = ("protocol", "sample", "metric", "value", "status")
+    found = [r for r in results.scores.to_pylist() if r["method"] == method]
+    return [{name: row[name] for name in kept} for row in found]
+
+
+def test_the_archive_is_small_and_old(runs: Path) -> None:
+    assert ARCHIVE.stat().st_size < 300_000
+    for name in ALL:
+        assert "identity" not in json.loads((runs / name / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_old_run_loads_ranks_and_reports(runs: Path, name: str) -> None:
+    results = assay.load(runs / name)
+    assert results.complete
+    assert not results.failures
+    methods = set(results.manifest["methods"])
+    assert {row["method"] for row in results.leaderboard().overall} == methods
+    page = results.report(runs / "page.html")
+    text = Path(page or runs / "page.html").read_text()
+    assert all(method.split("[")[0] in text.lower().replace(" ", "_") for method in methods)
+
+
+def test_an_old_run_of_torchs_modules_goes_on_without_computing(runs: Path) -> None:
+    before, old = states(runs / "torch_alone"), assay.load(runs / "torch_alone")
+    scores, curves, order = old.scores, old.curves, old.leaderboard().overall
+    with counted() as passes:
+        results = continue_run("torch_alone", runs)
+    assert passes == []
+    assert states(runs / "torch_alone") == before
+    assert results.scores.equals(scores)
+    assert results.curves.equals(curves)
+    assert results.leaderboard().overall == order
+    assert results.manifest["identity"] == 1
+
+
+def test_an_old_run_grows(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A new method in it is as in a run of its own, and nothing else is touched."""
+    before = states(runs / "torch_alone")
+    methods = [*METHODS, "input_x_gradient"]
+    with counted() as passes:
+        grown = continue_run("torch_alone", runs, methods=methods)
+    assert passes
+    assert before.items() <= states(runs / "torch_alone").items()
+    fresh = continue_run("torch_alone", tmp_path_factory.mktemp("fresh"), methods=methods)
+    assert fresh.manifest["identity"] == 2
+    for method in ("saliency", "random", "input_x_gradient"):
+        ours, theirs = rows(grown, method), rows(fresh, method)
+        values = [[row.pop("value") for row in found] for found in (ours, theirs)]
+        assert ours == theirs
+        assert values[0] == pytest.approx(values[1], rel=1e-4, abs=1e-6, nan_ok=True)
+
+
+def test_ones_own_method_in_an_old_run_is_computed_again_and_listed_once(runs: Path) -> None:
+    old = assay.load(runs / "own_method")
+    known = {method: rows(old, method) for method in ("random", "bright")}
+    before = states(runs / "own_method")
+    results = continue_run("own_method", runs)
+    assert before.items() < states(runs / "own_method").items()
+    assert rows(results, "random") == known["random"]
+    again = rows(results, "bright")
+    assert [r.pop("value") for r in again] == pytest.approx(
+        [r.pop("value") for r in known["bright"]], rel=1e-4, abs=1e-6, nan_ok=True
+    )
+    assert again == known["bright"]
+    cells = {cell for shard in results.manifest["shards"] for cell in shard["cells"]}
+    assert set(results.scores["cell"].to_pylist()) == cells
+
+
+def test_an_old_run_of_ones_own_network_is_refused_before_anything_is_written(runs: Path) -> None:
+    folder = runs / "own_network"
+    whole = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    reason = r"depended on the source text.*model `toy`.*torch's own \(`Own`\).*new folder"
+    with pytest.raises(assay.InputError, match=reason):
+        continue_run("own_network", runs)
+    assert whole == {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_other_weights_in_an_old_run_are_refused(runs: Path) -> None:
+    net = torch_net()
+    with torch.no_grad():
+        net[0].bias[0] += 1
+    with pytest.raises(assay.InputError, match="weights of model `toy` changed"):
+        assay.benchmark(
+            assay.model(net, name="toy"), samples(), ["random"], out=runs / "torch_alone"
+        )
+
+
+def test_a_run_of_a_newer_assay_is_refused(runs: Path) -> None:
+    path = runs / "torch_alone" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "identity": 3}))
+    with pytest.raises(assay.InputError, match=r"version 1 to 2.*got 3.*newer assay"):
+        continue_run("torch_alone", runs)
+
+
+class Inline(Executor):
+    """Does in this process what several would do, each after a start of its own."""
+
+    def __init__(self, workers: int, context: Any, start: Any, told: tuple[Any, ...]) -> None:
+        start(*told)
+
+    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(function(*arguments, **named))
+        return done
+
+
+def test_several_workers_go_on_with_the_keys_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(Path(__file__).parent / "old_runs.py", tmp_path / "made.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("assay.run.executors.ProcessPoolExecutor", Inline)
+    fields = {
+        "datasets": ["./made.py:samples"], "models": ["./made.py:torch_net"],
+        "methods": ["random"], "protocols": ["single_deletion"],
+    }  # fmt: skip
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"created": "long ago"}))
+    with threads(None):
+        results = run(make_suite(fields), "run", workers=2, progress=False)
+    assert results.manifest["identity"] == 1
+    assert results.complete
+    assert len(results.scores) == 12
