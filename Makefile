@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value docs gallery lint clean
+.PHONY: demo test test-slow bench cifar value docs gallery rooms lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -34,6 +34,10 @@ docs: .venv/dev
 # The strips of the gallery that are missing: every method on four photographs.
 gallery: .venv/dev
 	$(BIN)/python docs/gallery.py
+
+# The map of the source tree, in CONTRIBUTING and the docs.
+rooms:
+	$(PYTHON) docs/rooms.py
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -16,7 +16,8 @@ from assay.plugins.builtin import BUILTIN
 from assay.plugins.moved import MOVED
 from assay.suite.spec import choose_one
 
-SOURCE = Path(__file__).parents[1] / "src" / "assay"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "assay"
 
 # What each folder (or file of the root) may import, in the order of the data's way. The rows up to
 # `results` work without torch.
@@ -123,6 +124,14 @@ def test_there_is_no_cycle() -> None:
     while free := {m for m, names in left.items() if not names & left.keys()}:
         left = {m: names for m, names in left.items() if m not in free}
     assert not left
+
+
+def test_the_map_is_drawn_from_this_code() -> None:
+    spec = importlib.util.spec_from_file_location("rooms", ROOT / "docs" / "rooms.py")
+    rooms = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rooms)
+    assert [*rooms.ORDER, "registry", "spec"] == list(ALLOWED)
+    assert rooms.PICTURE.read_text() == rooms.draw(), "Run `make rooms`."
 
 
 def test_protocols_know_neither_models_nor_methods() -> None:

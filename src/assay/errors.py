@@ -1,4 +1,4 @@
-"""What can go wrong, said so that the reader knows the next step."""
+"""Errors and warnings that name the thing, what was expected and what to do next."""
 
 import difflib
 import sys

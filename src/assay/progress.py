@@ -1,4 +1,4 @@
-"""A bar that shows how far long work has come, on standard error."""
+"""The progress bar of long work, on standard error."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A finished (or half-finished) run, read back: tables, order, page. Imports no torch."""
+"""A run read back from its folder: tables, order, page."""
 
 import functools
 import itertools

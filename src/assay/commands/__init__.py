@@ -1,1 +1,1 @@
-"""What the command line does, one file per matter; `cli.py` holds only the commands."""
+"""The commands of the command line, one file each."""

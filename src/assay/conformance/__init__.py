@@ -1,4 +1,4 @@
-"""Does a plug-in keep the rules? Every check on small made-up worlds, one finding per check."""
+"""The rules that every plug-in keeps, tried on small made-up worlds."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

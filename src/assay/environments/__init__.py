@@ -1,1 +1,1 @@
-"""Data, network and ground truth made together, so that the true attribution is known."""
+"""Data, network and ground truth made together, so that the true map is known."""

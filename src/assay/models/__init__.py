@@ -1,1 +1,1 @@
-"""What is explained: networks with their weights, and the wrapper for any other."""
+"""Networks with their weights, and the wrapper that makes any network a model."""

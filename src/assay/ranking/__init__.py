@@ -1,4 +1,4 @@
-"""Orders of methods with honest uncertainty; no torch."""
+"""Orders of methods with intervals and ties, from the tables of a run."""
 
 from assay.ranking.against import against
 from assay.ranking.intervals import Differences, Interval, mean_interval, paired_differences

@@ -1,4 +1,4 @@
-"""What "absent" means: every removal turns a batch and absent units into model inputs."""
+"""What stands where feature units are absent: fills, imputation, painting anew."""
 
 import functools
 from collections.abc import Callable

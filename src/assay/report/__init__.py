@@ -1,1 +1,1 @@
-"""The page: a run as one self-contained HTML file. Imports no torch."""
+"""The page: a run as one self-contained HTML file."""

@@ -1,1 +1,1 @@
-"""Claims of the literature as small experiments, and what came out of them."""
+"""The claims of five papers as small experiments, and our verdicts."""

@@ -1,1 +1,1 @@
-"""Networks trained here, because what they use must be known."""
+"""Training of small networks, where a study or an environment needs one."""

@@ -1,4 +1,4 @@
-"""The nouns: what flows from data and model through explanation and intervention to scores."""
+"""The nouns that flow from data and model to scores: batch, dataset, model, case, scores."""
 
 from assay.types.batch import Batch as Batch
 from assay.types.batch import Prepare as Prepare
