@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from assay.report.overlay import overlay
     from assay.results import Results, load
     from assay.suite.spec import Spec
+    from assay.training.trained_weights import TrainedWeights
     from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores, Tokenize, Tokens
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ _PUBLIC = {
     **dict.fromkeys(("Results", "load"), "assay.results"),
     "overlay": "assay.report.overlay",
     "Spec": "assay.suite.spec",
+    "TrainedWeights": "assay.training.trained_weights",
     **dict.fromkeys(
         ("Batch", "Case", "Dataset", "Model", "Preprocess", "Scores", "Tokenize", "Tokens"),
         "assay.types",
@@ -54,6 +56,7 @@ __all__ = [
     "Spec",
     "Tokenize",
     "Tokens",
+    "TrainedWeights",
     "benchmark",
     "dry_run",
     "environment",

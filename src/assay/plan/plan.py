@@ -21,7 +21,7 @@ from assay.models.hub import hub_model, is_hub_name
 from assay.models.wrap import model as as_model
 from assay.plugins import registry
 from assay.suite.spec import Choice, Spec, choose
-from assay.training.supervised import Trained, noting
+from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Dataset, Model, Prepare, Tokenize
 
 # Samples that one process explains and scores together. The first shards are small, so that few
@@ -52,7 +52,7 @@ class Plan:
     protocols: tuple[Choice, ...]
     pairs: tuple[tuple[str, str], ...]  # which model is run on which dataset
     live: tuple[str, ...] = field(default=())  # what exists in this process only
-    trained: Trained = field(default_factory=dict, repr=False)  # what was trained to build it
+    trained: TrainedWeights = field(default_factory=TrainedWeights, repr=False)
     _cells: dict[tuple[object, ...], str] = field(default_factory=dict, repr=False)
     _lengths: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
@@ -193,12 +193,15 @@ class Plan:
         return f"{self.cell(shard, method, protocol)}-{shard.id}"
 
 
-def resolve(spec: Spec, device: str | None = None) -> Plan:
-    """Build what a suite names; live datasets, modules and methods may stand among the names."""
-    with noting() as trained:
-        datasets, live_data = _build("dataset", spec.datasets)
-        models, live_models = _build("model", spec.models)
-        worlds = list(_environments(spec.environments))
+def resolve(spec: Spec, device: str | None = None, trained: TrainedWeights | None = None) -> Plan:
+    """Build what a suite names; live datasets, modules and methods may stand among the names.
+
+    Environments look up in `trained` what they would train, and leave there what they trained.
+    """
+    trained = TrainedWeights() if trained is None else trained
+    datasets, live_data = _build("dataset", spec.datasets)
+    models, live_models = _build("model", spec.models)
+    worlds = list(_environments(spec.environments, trained))
     datasets = {name: agree(dataset, models) for name, dataset in datasets.items()}
     pairs = tuple(itertools.product(datasets, models))
     for world in worlds:
@@ -224,14 +227,14 @@ def resolve(spec: Spec, device: str | None = None) -> Plan:
     )
 
 
-def _environments(items: list[Any]) -> Iterator[Environment]:
+def _environments(items: list[Any], trained: TrainedWeights) -> Iterator[Environment]:
     for item in items:
         if isinstance(item, Environment):
             yield item
             continue
         name, options = registry.pick(item)
         own = options.pop("label", None)
-        yield build_environment(name, options, None if own is None else str(own))
+        yield build_environment(name, options, None if own is None else str(own), trained)
 
 
 def _twice(kind: str, label: str) -> InputError:

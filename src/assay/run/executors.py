@@ -17,7 +17,7 @@ from assay.plan.timing import Seconds, measure
 from assay.run.shard import ShardRun
 from assay.store import Store
 from assay.suite.spec import Spec
-from assay.training.supervised import know, packed
+from assay.training.trained_weights import TrainedWeights
 
 Listen = Callable[[int], None]
 
@@ -74,7 +74,7 @@ def run_in_processes(
 ) -> None:
     """Several shards at once; every worker builds everything itself from the suite.
 
-    What this process trained for it they get as it is.
+    They get the weights that this process trained, so that none of them trains.
     """
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
@@ -86,7 +86,7 @@ def run_in_processes(
     listener = threading.Thread(target=hear, daemon=True)
     listener.start()
     try:
-        told = (plan.spec, settings, queue, packed(plan.trained))
+        told = (plan.spec, settings, queue, plan.trained.packed())
         with ProcessPoolExecutor(workers, context, _start, told) as pool:
             try:
                 for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
@@ -102,7 +102,7 @@ def run_in_processes(
 def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
     context = multiprocessing.get_context("spawn")
-    told = (plan.spec, settings, None, packed(plan.trained))
+    told = (plan.spec, settings, None, plan.trained.packed())
     with ProcessPoolExecutor(workers, context, _start, told) as pool:
         found = list(pool.map(_measure, range(workers)))
     return {name: Seconds.mean([f[name] for f in found]) for name in found[0]}
@@ -115,8 +115,7 @@ def _start(spec: Spec, settings: Settings, queue: Any, weights: dict[str, bytes]
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     torch.set_num_threads(1)
     keep_freed_memory()
-    know(weights)
-    plan = apply(resolve(spec, settings.device), settings)
+    plan = apply(resolve(spec, settings.device, TrainedWeights(weights)), settings)
     _WORKER.update(plan=plan, settings=settings, queue=queue)
 
 

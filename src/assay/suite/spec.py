@@ -238,7 +238,8 @@ class Choice:
         The kinds of noise are readings of the same noisy maps.
         """
         noise = self.noise.model_dump(exclude={"kind"}) if self.noise else None
-        return registry.identity({**self.key, "options": [self.options, noise]})
+        options = self.plugin.identifying(self.options)
+        return registry.identity({**self.key, "options": [options, noise]})
 
     @functools.cached_property
     def intervening(self) -> bool:
@@ -259,7 +260,7 @@ class Choice:
         return {
             "name": self.plugin.formula or self.plugin.name,
             "version": self.plugin.version,
-            "options": registry.canonical(self.shown_options),
+            "options": registry.canonical(self.plugin.identifying(self.shown_options)),
             "nested": nested,
             **({"code": self.plugin.code} if self.plugin.code else {}),
         }
@@ -301,7 +302,7 @@ def usual_label(choice: Choice) -> str:
     plugin = choice.plugin
     usual = {**plugin.defaults, **(REDUCTION if choice.reduction else {}), **plugin.preset}
     noise = _different(choice.noise, _noise(plugin, dict(plugin.preset)))
-    shown = {**choice.options, **choice.reduction, "noise": noise}
+    shown = {**plugin.identifying(choice.options), **choice.reduction, "noise": noise}
     name = plugin.name
     if MAPS_HASH in shown and "path" in shown:  # what a file is called says more
         name = Path(shown.pop("path")).stem

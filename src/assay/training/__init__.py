@@ -1,1 +1,1 @@
-"""Networks trained here, because what they use must be known."""
+"""Training of networks, and the store of trained weights."""
