@@ -60,6 +60,19 @@ def multi_color_sum(
 ) -> Environment:
     """A network that counts the pixels of each colour; the class is the colour with the most.
 
+    Images are `[3, size, size]` of integers from 0 to 255, with four patches, each of another
+    colour. The truth is +1 at the winner's pixels, -1 / (colours - 1) at those of other colours, 0
+    at the background; the baseline is the background everywhere.
+
+    Formula: contrast_c = (n_c - mean of n over the other colours) / temperature, n_c the number of
+    pixels of colour c.
+
+    Differs from the paper: it explains the softmax and takes -1 for every rival's pixel, though a
+    rival's effect on a probability is proportional to its own. It does not give colours, sizes and
+    redundant weights; our weights are normal, rounded to multiples of 1/64. Their standard
+    deviation decides what is refuted: from about 1/2 on, integrated gradients is refuted even with
+    the true baseline, because its path passes through unseen colours.
+
     Args:
         size: Pixels a side.
         colors: The number of colours from the palette, or the colours themselves.
@@ -81,19 +94,6 @@ def multi_color_sum(
             weight of a counted pixel is 1.
         samples: The number of images in the dataset.
         seed: The seed of the weights.
-
-    Images are `[3, size, size]` of integers from 0 to 255, with four patches, each of another
-    colour. The truth is +1 at the winner's pixels, -1 / (colours - 1) at those of other colours, 0
-    at the background; the baseline is the background everywhere.
-
-    Formula: contrast_c = (n_c - mean of n over the other colours) / temperature, n_c the number of
-    pixels of colour c.
-
-    Differs from the paper: it explains the softmax and takes -1 for every rival's pixel, though a
-    rival's effect on a probability is proportional to its own. It does not give colours, sizes and
-    redundant weights; our weights are normal, rounded to multiples of 1/64. Their standard
-    deviation decides what is refuted: from about 1/2 on, integrated gradients is refuted even with
-    the true baseline, because its path passes through unseen colours.
     """
     chosen = colors if isinstance(colors, tuple) else PALETTE[:colors]
     check_colors(chosen, background)

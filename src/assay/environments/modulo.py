@@ -44,6 +44,13 @@ def single_color_modulo(
 ) -> Environment:
     """A network that gives the number of white pixels modulo N: all of them are equally relevant.
 
+    Images are `[1, size, size]` of zeros and ones; the truth is 1 at white pixels. Adding or
+    removing one changes the answer by 1, or by N - 1 where it crosses a multiple of N, so the truth
+    has no sign.
+
+    Differs from the paper: it gives neither the generator nor the number of images; the size of the
+    patches is chosen so that the optimum of its adapted deletion, .0246, is met.
+
     Args:
         size: Pixels a side.
         modulus: The N of the remainder.
@@ -55,13 +62,6 @@ def single_color_modulo(
         density: The share of white pixels in a patch.
         samples: The number of images in the dataset.
         seed: The seed of the weights.
-
-    Images are `[1, size, size]` of zeros and ones; the truth is 1 at white pixels. Adding or
-    removing one changes the answer by 1, or by N - 1 where it crosses a multiple of N, so the truth
-    has no sign.
-
-    Differs from the paper: it gives neither the generator nor the number of images; the size of the
-    patches is chosen so that the optimum of its adapted deletion, .0246, is met.
     """
     multiples = -(-min(most, size**2) // modulus)
     if multiples > MULTIPLES:
