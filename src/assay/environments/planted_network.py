@@ -1,4 +1,4 @@
-"""The network of a planted feature: built or copied, trained on the plant, asked for classes."""
+"""The network of a planted feature: built or copied, trained on the plant, used as a classifier."""
 
 import copy
 import math
