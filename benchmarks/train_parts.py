@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from assay.environments.parts import TRAINED, card, class_table, draw, train
+from assay.training.trained_weights import TrainedWeights
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     started, table = time.process_time(), class_table()
-    net = train(table, **TRAINED)
+    net = train(table, TrainedWeights(), **TRAINED)
     print(f"trained in {time.process_time() - started:.0f} CPU seconds")
     halves = {
         name: value.half() if value.is_floating_point() else value

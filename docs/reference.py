@@ -249,11 +249,15 @@ def _split(docstring: str) -> tuple[list[str], dict[str, str]]:
     return [" ".join(part.split()) for part in prose.split("\n\n")], explained
 
 
+# Paragraphs whose first words are a heading; "Beside the paper" until no docstring says it.
+HEADED = ("Formula", "Differs from the paper", "Beside the paper")
+
+
 def _prose(paragraphs: Iterable[str]) -> str:
     made = []
     for paragraph in paragraphs:
         first, colon, rest = paragraph.partition(": ")
-        marked = colon and first in ("Formula", "Beside the paper")
+        marked = colon and first in HEADED
         made.append(f"**{first}:** {rest}" if marked else paragraph)
     return "\n\n".join(made)
 
@@ -296,7 +300,7 @@ def _suite() -> str:
         said = re.search(rf'^    {name}: .*\n    """(.*?)"""', source, flags=re.M)
         default = "to be said" if field.is_required() else f"`{_shown(field.default)}`"
         lines.append(f"| `{name}` | {default} | {said[1] if said else ''} |")
-    demo = (Path(assay.__file__).parent / "suites" / "demo.yaml").read_text()
+    demo = (Path(assay.__file__).parent / "suite" / "ready" / "demo.yaml").read_text()
     text = (
         "A suite is one YAML file that says what is measured. An item is a name, or "
         "`{name: {option: value}}`, with `label:` among the options for a name of your own in the "

@@ -152,7 +152,17 @@ def test_formula_source_and_deviations_are_said(plugin):
     paragraphs = [part.partition(": ")[0] for part in plugin.description.split("\n\n")]
     assert plugin.cite, "Name the paper with `cite=`."
     assert "Formula" in paragraphs, "Say `Formula: ...` in a paragraph of the docstring."
-    assert "Beside the paper" in paragraphs, "Say what differs: `Beside the paper: ...`."
+    differs = {"Differs from the paper", "Beside the paper"}  # the second while docstrings change
+    assert differs & set(paragraphs), "Say what differs: `Differs from the paper: ...`."
+
+
+@pytest.mark.parametrize(
+    "plugin", [p for p in PLUGINS if p.kind == "environment"], ids=lambda p: p.name
+)
+def test_what_differs_from_the_paper_is_a_heading(plugin, made):
+    page = made[f"reference/environments/{plugin.family}.md"]
+    entry = page.partition(f"\n## {plugin.name}\n")[2].partition("\n## ")[0]
+    assert "\n\n**Differs from the paper:** " in entry
 
 
 def test_literature_is_whole(reference):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from assay.studies.funnybirds import funnybirds_scores
     from assay.studies.published_claims import claims_of
     from assay.suite.spec import Spec
+    from assay.training.trained_weights import TrainedWeights
     from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores, Tokenize, Tokens
     from assay.units.absent import above, below, by_rank, each, random_subsets
     from assay.units.features import UnitsChoice, make_units
@@ -82,6 +83,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "assay.studies.funnybirds": ("funnybirds_scores",),
     "assay.studies.published_claims": ("claims_of",),
     "assay.suite.spec": ("Spec",),
+    "assay.training.trained_weights": ("TrainedWeights",),
     "assay.types": (
         "Batch",
         "Case",
@@ -124,6 +126,7 @@ __all__ = [
     "Spec",
     "Tokenize",
     "Tokens",
+    "TrainedWeights",
     "UnitsChoice",
     "above",
     "below",

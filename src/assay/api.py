@@ -86,7 +86,7 @@ def benchmark(
             (False lets one large network use all cores; True, the default, is faster for most and
             equal to the command line bit for bit), `workers`.
     """
-    allowed = set(inspect.signature(run).parameters) - {"spec", "out", "keep", "clean"}
+    allowed = set(inspect.signature(run).parameters) - {"spec", "out", "keep", "clean", "trained"}
     for name in run_options:
         if name not in allowed:
             raise unknown("run option", name, allowed)

@@ -144,12 +144,15 @@ def run(
         spec = read_suite(suite)
     if limit is not None:
         spec = spec.model_copy(update={"limit": limit})
-    if budget is not None:
-        from assay.run.budget import fit
+    from assay.run.budget import fit
+    from assay.training.trained_weights import TrainedWeights
 
-        spec, said = fit(spec, out, budget, workers=workers, device=device, micro_batch=micro_batch)
+    how: dict[str, Any] = {"workers": workers, "device": device, "micro_batch": micro_batch}
+    how["trained"] = TrainedWeights()  # for the estimate and the run: nothing is trained twice
+    if budget is not None:
+        spec, said = fit(spec, out, budget, **how)
         console.print(said, markup=False, highlight=False, soft_wrap=True)
-    _run(spec, out, workers, device, micro_batch, dry_run, maps)
+    _run(spec, out, how, dry_run, maps)
 
 
 @app.command()
@@ -198,26 +201,17 @@ def explain(
     explain_one(console, image, model, method, best, output, target, described)
 
 
-def _run(
-    spec: Any,
-    out: Path,
-    workers: int,
-    device: str | None,
-    micro_batch: int | None,
-    dry_run: bool,
-    maps: bool,
-) -> None:
+def _run(spec: Any, out: Path, how: dict[str, Any], dry_run: bool, maps: bool) -> None:
     from assay.run import suite_run as engine
 
     if dry_run:
-        found = engine.dry_run(spec, out, workers=workers, device=device, micro_batch=micro_batch)
-        console.print(forecast_table(found))
+        console.print(forecast_table(engine.dry_run(spec, out, **how)))
         return
 
     try:
         results = engine.run_suite(
-            spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
-            began=partial(print_notes, console), clean=partial(print_accuracy, console),
+            spec, out, keep_maps=maps, began=partial(print_notes, console),
+            clean=partial(print_accuracy, console), **how,
         )  # fmt: skip
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped. The same command goes on where it stopped.")

@@ -9,9 +9,13 @@ from torch import nn
 import assay
 from assay.environments.environment import samples_of
 from assay.errors import InputError
+from assay.suite.spec import choose_one
 
 FILE = """
+from typing import Annotated
+
 import assay
+from assay.registry import HowOnly
 from torch import nn
 
 def number():
@@ -22,6 +26,19 @@ def bare():
 
 def drawless():
     return assay.Environment("drawless", assay.model(nn.Identity()), lambda n, seed: (n, seed))
+
+def untyped(store, *, size: int = 3):
+    return None
+
+def trains(
+    store: assay.TrainedWeights,
+    *,
+    size: int = 3,
+    folder: Annotated[str | None, HowOnly()] = None,
+) -> assay.Environment:
+    net = nn.Linear(size, 2)
+    store.train_once(f"line-{size}", net, lambda: nn.init.constant_(net.weight, 0.5))
+    return assay.Environment("trains", assay.model(net), lambda n, seed: None)
 """
 QUIET = {"methods": ["input_x_gradient"], "protocols": ["truth_f1"], "progress": False, "limit": 2}
 
@@ -33,8 +50,8 @@ def colors():
 
 def test_it_prints_in_one_line(colors):
     assert repr(colors) == f"Environment({colors.name}: 4 samples, ColorCounter)"
-    planted = assay.environment("yellow_patch", size=16, patch=5, train=1024, epochs=3)
-    assert repr(planted).endswith(": 100 samples, ResNet-8)")
+    painted = assay.environment("parts")
+    assert repr(painted) == "Environment(parts: 100 samples, ResNet-8 for painted parts)"
 
 
 def test_an_environment_is_no_model_and_no_data(colors):
@@ -47,7 +64,7 @@ def test_an_environment_is_no_model_and_no_data(colors):
 @pytest.mark.parametrize("name", ["multi_color_sum", "single_color_modulo"])
 def test_the_bare_network_has_another_output_than_the_truth(name):
     env = assay.environment(name, size=24, samples=4)
-    with pytest.warns(RuntimeWarning, match=r"whose truth it is not.*`env\.model, env\.dataset`"):
+    with pytest.warns(RuntimeWarning, match=r"another of its outputs.*`env\.model, env\.dataset`"):
         assay.benchmark(env.net, env.dataset, **QUIET)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -59,7 +76,7 @@ def test_where_the_bare_network_gives_the_same_nothing_is_said():
     other = nn.Sequential(nn.Flatten(), nn.Linear(3 * 24**2, 4))
     for net in (env.net, other):  # of another network nothing is known
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", message=".*whose truth it is not")
+            warnings.filterwarnings("error", message=".*another of its outputs is")
             assay.benchmark(net, env.dataset, **QUIET)
 
 
@@ -81,6 +98,35 @@ def test_what_a_function_must_give_is_said(tmp_path, monkeypatch, name, said):
     (tmp_path / "own.py").write_text(FILE)
     with pytest.raises(InputError, match=said):
         assay.environment(f"./own.py:{name}")
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(FILE)
+
+
+def test_one_that_trains_gets_the_store_by_its_type(own):
+    store = assay.TrainedWeights()
+    first = assay.environment("./own.py:trains", trained=store)
+    assert list(store.packed()) == ["line-3"]
+    again = assay.environment("./own.py:trains", trained=store)
+    assert again.net is not first.net
+    assert torch.equal(again.net.bias, first.net.bias)  # random but for the store
+    alone = assay.environment("./own.py:trains")
+    assert not torch.equal(alone.net.bias, first.net.bias)
+
+
+def test_an_option_that_says_only_how_is_in_no_label(own):
+    assert assay.environment("./own.py:trains", folder="here").name == "trains"
+    assert assay.environment("./own.py:trains", folder="here", size=4).name == "trains[size=4]"
+    keys = [choose_one("environment", {"./own.py:trains": {"folder": f}}).key for f in "ab"]
+    assert keys[0] == keys[1]
+
+
+def test_a_parameter_before_the_options_says_its_type(own):
+    with pytest.raises(InputError, match=r"`store` of environment .*`assay\.TrainedWeights`"):
+        assay.environment("./own.py:untyped")
 
 
 def test_what_draw_must_give_is_said(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from assay.environments import parts as environment
 from assay.protocols.painted_parts import covered, every_set, minimal_sets
 from assay.removal import all_absent, make_removal
 from assay.training.several_targets import fit, fitting, several_targets_loss
+from assay.training.trained_weights import TrainedWeights
 from assay.units.absent import each
 from assay.units.features import make_units
 
@@ -220,7 +221,7 @@ def test_training_is_the_same_twice_and_learns():
     """A network so small that it takes seconds: the loss falls, and weights are equal."""
     options = {"size": 32, "images": 256, "epochs": 2, "seed": 1}
     table = environment.class_table()
-    first, second = (environment.train(table, **options) for _ in range(2))
+    first, second = (environment.train(table, TrainedWeights(), **options) for _ in range(2))
     for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
         assert torch.equal(a, b)
     images, labels, absent = environment.training_images(table, 32, 256, 1)

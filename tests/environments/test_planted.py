@@ -12,8 +12,10 @@ from assay.environments import plants
 from assay.environments.bases import read_base
 from assay.environments.proof import RIGHT, Proof, Unproved, prove
 from assay.errors import InputError, PrerequisiteError
-from assay.training import supervised
+from assay.plugins import registry
 
+# The tests share what they train; those about training pass a store of their own, or None.
+STORE = assay.TrainedWeights()
 # So small that a network is trained within seconds.
 SMALL = {
     "yellow_patch": {"size": 16, "patch": 5, "train": 1024, "epochs": 3, "samples": 24},
@@ -22,8 +24,8 @@ SMALL = {
 }
 
 
-def small(name, **more):
-    return assay.environment(name, **{**SMALL[name], **more})
+def small(name, *, trained=STORE, **more):
+    return assay.environment(name, trained=trained, **{**SMALL[name], **more})
 
 
 def natural(n=300, size=16, seed=0):
@@ -144,7 +146,7 @@ def test_without_proof_it_is_said_what_was_found_and_expected(wrong):
     assert f"at least {RIGHT:.0%}" in said
     assert "at least 80%" in said
     assert "`epochs`" in said
-    assert "Of 500 held-out images, it names" in said
+    assert "Of 500 held-out images, it classifies" in said
     assert "distinct" not in said
 
 
@@ -153,8 +155,8 @@ def test_the_proof_says_how_many_images_are_distinct():
     plant = plants.patch(32, 9)
     proof = prove(reads(plant), plant, images, images.mean((0, 2, 3))[:, None, None], 0)
     assert (proof.images, proof.distinct) == (200, 2)
-    assert proof.said_images == "200 held-out images, of which 2 are distinct"
-    with pytest.raises(Unproved, match="Of 500 held-out images, of which 2 are distinct, it names"):
+    assert proof.image_count == "200 held-out images, of which 2 are distinct"
+    with pytest.raises(Unproved, match="Of 500 held-out images, of which 2 are distinct, it cl"):
         small("yellow_patch", net=frozen, base=natural(4))
 
 
@@ -228,7 +230,7 @@ def test_what_was_found_is_kept_where_it_is_refused():
 
 def test_the_learning_rate_and_the_device_can_be_told(tmp_path):
     usual = small("yellow_patch", cache=str(tmp_path), device="cpu")
-    assert "device" not in usual.name
+    assert usual.name == small("yellow_patch").name
     assert small("yellow_patch").model.weights_hash == usual.model.weights_hash
     slower = small("yellow_patch", cache=str(tmp_path), rate=5e-3)
     assert slower.model.weights_hash != usual.model.weights_hash
@@ -239,7 +241,7 @@ def test_the_learning_rate_and_the_device_can_be_told(tmp_path):
 
 
 def test_a_network_of_another_size_is_refused():
-    with pytest.raises(InputError, match="tell 2 classes apart, got 5 logits"):
+    with pytest.raises(InputError, match="2 logits, one per class, got 5"):
         small("yellow_patch", net=lambda classes: nn.Sequential(nn.Flatten(), nn.Linear(768, 5)))
     with pytest.raises(InputError, match="Expected `net` to be"):
         small("yellow_patch", net=3)
@@ -279,36 +281,52 @@ def test_larger_images_are_averaged_down_and_explained_in_full():
     assert float(inside) > 2 * float(batch.truth.mean())
 
 
-def test_the_same_options_give_the_same_network_without_training_again(monkeypatch, tmp_path):
-    first = small("stripe_watermark", cache=str(tmp_path))
-    kept = list(tmp_path.glob("stripe_watermark-*.safetensors"))
-    assert len(kept) == 1
-
+@pytest.fixture
+def never_trains(monkeypatch):
     def never(*args, **options):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr("assay.environments.planted.train", never)
-    again = small("stripe_watermark")
+    monkeypatch.setattr("assay.environments.planted_network.train", never)
+
+
+def test_the_same_options_give_the_same_network_without_training_again(tmp_path, request):
+    store = assay.TrainedWeights()
+    first = small("stripe_watermark", trained=store, cache=str(tmp_path))
+    (file,) = tmp_path.glob("stripe_watermark-*.safetensors")
+    request.getfixturevalue("never_trains")
+    again = small("stripe_watermark", trained=store)
+    from_disk = small("stripe_watermark", trained=None, cache=str(tmp_path))
+    from_bytes = small("stripe_watermark", trained=assay.TrainedWeights(store.packed()))
+    assert store.packed() == {file.stem: file.read_bytes()}
     assert again.net is not first.net
-    assert again.model.weights_hash == first.model.weights_hash
-    assert again.dataset.fingerprint == first.dataset.fingerprint
-    monkeypatch.setattr(supervised, "_TRAINED", {})
-    from_disk = small("stripe_watermark", cache=str(tmp_path))
-    assert from_disk.model.weights_hash == first.model.weights_hash
+    for other in (again, from_disk, from_bytes):
+        assert other.model.weights_hash == first.model.weights_hash
+        assert other.dataset.fingerprint == first.dataset.fingerprint
     with pytest.raises(AssertionError, match="trained again"):
-        small("stripe_watermark", seed=1)
+        small("stripe_watermark", trained=store, seed=1)
 
 
-def test_training_is_the_same_for_a_seed_and_leaves_randomness_alone(monkeypatch):
+def test_nothing_is_known_from_another_call(never_trains):
+    """What one store holds, or an earlier call trained, is of no use to a call without it."""
+    with pytest.raises(AssertionError, match="trained again"):
+        small("stripe_watermark", trained=None)
+
+
+def test_where_it_is_trained_is_no_part_of_the_identity():
+    plugin = registry.get("environment", "yellow_patch")
+    assert set(plugin.options) - set(plugin.identifying(plugin.defaults)) == {"device", "cache"}
+    assert "trained" not in plugin.options
+
+
+def test_training_is_the_same_for_a_seed_and_leaves_randomness_alone():
     torch.manual_seed(5)
     expected = torch.rand(1)
-    found = []
+    hashes = []
     for _ in range(2):
-        monkeypatch.setattr(supervised, "_TRAINED", {})
         torch.manual_seed(5)
-        found.append(small("stripe_watermark").model.weights_hash)
+        hashes.append(small("stripe_watermark", trained=None).model.weights_hash)
         assert torch.equal(torch.rand(1), expected)
-    assert found[0] == found[1]
+    assert hashes[0] == hashes[1]
 
 
 def test_a_module_is_trained_as_a_copy():
@@ -366,7 +384,7 @@ def test_images_are_held_out_and_samples_of_one_image_belong_together(tmp_path):
         assert torch.allclose(row, X[int(group)], atol=1e-6)
     assert len(held) < len(X)
     assert "nothing but the plant" not in env.card["note"]
-    assert "about 500 held-out images, of which 20 are distinct" in env.card["note"]
+    assert "used 500 held-out images, of which 20 are distinct" in env.card["note"]
 
 
 @pytest.mark.parametrize("name", ["yellow_patch", "stripe_watermark"])
@@ -384,7 +402,7 @@ def test_samples_that_are_the_same_image_belong_together(name):
     ("base", "message"),
     [
         ((torch.randn(10, 3, 16, 16), None), "pixels between 0 and 1"),
-        ((torch.rand(10, 3, 20, 20), None), "Say `size`"),
+        ((torch.rand(10, 3, 20, 20), None), "Set `size`"),
         ((torch.rand(1, 3, 16, 16), None), "at least two images"),
         ((torch.rand(9, 12), None), "at least two images"),
         ("nowhere", "nowhere"),

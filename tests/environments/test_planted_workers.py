@@ -9,8 +9,8 @@ from safetensors.torch import load
 
 import assay
 from assay.run import dry_run, executors, run
+from assay.run.budget import fit
 from assay.suite.spec import make_suite
-from assay.training import supervised
 
 NET = """
 import os
@@ -52,8 +52,7 @@ WEIGHTS = {"0.weight", "0.bias", "4.weight", "4.bias"}  # of that network
 
 
 @pytest.fixture
-def suite(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervised, "_TRAINED", {})  # nothing is known of other tests
+def suite(tmp_path):
     (tmp_path / "noting.py").write_text(NET)
     options = {"size": 16, "patch": 5, "train": 1024, "epochs": 3, "samples": 16}
     return make_suite(
@@ -69,12 +68,46 @@ def trainers(folder):
     return set((folder / "trained").read_text().split())
 
 
+def times_trained(folder):
+    return len((folder / "trained").read_text().split())
+
+
 def test_it_is_trained_once_whatever_the_number_of_workers(suite, tmp_path):
     results = run(suite, tmp_path / "run", workers=2, progress=False)
     assert trainers(tmp_path) == {str(os.getpid())}
+    assert times_trained(tmp_path) == 1
     assert results.complete
     again = run(suite, tmp_path / "alone", progress=False)
+    assert times_trained(tmp_path) == 2  # another run knows nothing of the first
     assert again.scores.equals(assay.load(tmp_path / "run").scores)
+
+
+def test_a_budget_and_its_run_train_once(suite, tmp_path):
+    trained = assay.TrainedWeights()
+    fitted, _ = fit(suite, tmp_path / "run", "10min", trained=trained)
+    assert not (tmp_path / "run").exists()
+    run(fitted, tmp_path / "run", trained=trained, progress=False)
+    assert times_trained(tmp_path) == 1
+
+
+def test_a_network_of_painted_parts_is_trained_once(tmp_path, monkeypatch):
+    """It is stored with the run as well, and a run that goes on has the same one."""
+    monkeypatch.setattr("assay.environments.parts.card", lambda net, scenes: {})  # takes longest
+    options = {"weights": "train", "size": 32, "images": 64, "epochs": 1, "samples": 4}
+    asked = {"environments": [{"parts": options}], "methods": METHODS, "protocols": ["synscore"]}
+    before = run(make_suite(asked), tmp_path / "run", progress=False)
+    (file,) = (tmp_path / "run" / "trained").iterdir()
+    written = file.stat().st_mtime_ns
+
+    def never(*args, **options):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("assay.environments.parts.fit", never)
+    more = make_suite({**asked, "methods": [*METHODS, "centre"]})
+    after = run(more, tmp_path / "run", progress=False)
+    assert after.complete
+    assert after.manifest["models"] == before.manifest["models"]
+    assert file.stat().st_mtime_ns == written  # nothing new, so nothing is written
 
 
 def test_a_run_continued_in_a_new_process_does_not_train_again(suite, tmp_path):
@@ -90,18 +123,21 @@ def test_a_run_continued_in_a_new_process_does_not_train_again(suite, tmp_path):
     assert "centre" in results.manifest["methods"]
 
 
-def test_weights_that_are_not_whole_are_trained_again(suite, tmp_path, monkeypatch):
+def test_weights_that_are_not_whole_are_trained_again(suite, tmp_path):
     run(suite, tmp_path / "run", progress=False)
-    (kept,) = (tmp_path / "run" / "trained").iterdir()
-    whole = kept.read_bytes()
-    kept.write_bytes(whole[:-9])
-    monkeypatch.setattr(supervised, "_TRAINED", {})  # as a new process would begin
+    (file,) = (tmp_path / "run" / "trained").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-9])
     run(suite, tmp_path / "run", progress=False)
-    assert kept.read_bytes() == whole
+    assert file.read_bytes() == whole
+    assert times_trained(tmp_path) == 2
 
 
 def test_workers_get_the_networks_of_their_run_and_no_others(suite, tmp_path, monkeypatch):
-    assay.environment("yellow_patch", size=16, patch=6, train=1024, epochs=3, samples=16)
+    other = assay.TrainedWeights()  # as of a folder whose suite named another environment before
+    options = {"size": 16, "patch": 6, "train": 1024, "epochs": 3, "samples": 16}
+    assay.environment("yellow_patch", trained=other, **options)
+    trained = assay.TrainedWeights(other.packed())
     sent = []
 
     def stop(workers, context, start, told):
@@ -111,8 +147,8 @@ def test_workers_get_the_networks_of_their_run_and_no_others(suite, tmp_path, mo
     monkeypatch.setattr(executors, "ProcessPoolExecutor", stop)
     for folder, act in (("run", run), ("dry", dry_run)):
         with pytest.raises(InterruptedError):
-            act(suite, tmp_path / folder, workers=2)
+            act(suite, tmp_path / folder, workers=2, trained=trained)
     for weights in sent:
-        assert [set(load(kept)) for kept in weights.values()] == [WEIGHTS]
+        assert [set(load(packed)) for packed in weights.values()] == [WEIGHTS]
     assert len(sent) == 2
     assert not (tmp_path / "dry").exists()

@@ -16,6 +16,7 @@ from assay.studies.soco import networks as soco_networks
 from assay.studies.soco import semi_natural as soco_semi_natural
 from assay.training import epochs
 from assay.training.epochs import accuracy, train_epochs
+from assay.training.trained_weights import TrainedWeights
 from assay.types import Model
 
 CLASSES = 4
@@ -142,6 +143,26 @@ def test_other_removals_are_trained_anew(study, monkeypatch):
     monkeypatch.setattr(soco_masks, "LITTLE", 0.2)
     soco_networks.trained(study, "place", 0)
     assert len(list(kept.iterdir())) == 2
+
+
+def test_a_study_trains_a_network_once(study, monkeypatch):
+    """Its claims share one store; a new study of the same folder reads the files."""
+    monkeypatch.setattr(soco_networks, "EPOCHS", 1)
+    first = soco_networks.trained(study, "place", 0)
+
+    def never(*args, **options):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(soco_networks, "train_epochs", never)
+    smaller = replace(study, n=8)
+    new = replace(study, trained=TrainedWeights())
+    assert soco_networks.trained(new, "place", 0).weights_hash == first.weights_hash
+    (file,) = (study.out / "retrained").iterdir()
+    file.unlink()
+    assert soco_networks.trained(smaller, "place", 0).weights_hash == first.weights_hash
+    file.unlink()
+    with pytest.raises(AssertionError, match="trained again"):
+        soco_networks.trained(replace(study, trained=TrainedWeights()), "place", 0)
 
 
 def test_there_are_twelve_places():

@@ -1,7 +1,6 @@
-"""What is planted on: the images of any dataset as pixels in [0, 1], or a blank canvas."""
+"""The images that features are planted on: those of any dataset as pixels, or a blank canvas."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +11,8 @@ from assay.plugins import registry
 from assay.suite.from_options import dataset_item
 from assay.types import Dataset, Pixels, Preprocess
 
-BLANK = 0.5  # the grey of the blank canvas: black and white can both be seen on it
-BLANK_CANVAS = "blank"  # in place of the content of data
+BLANK = 0.5  # the grey of the blank canvas: both black and white are visible on it
+BLANK_CANVAS = "blank"  # the fingerprint where there is no data
 AS_THEY_ARE = Pixels((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 
 
@@ -22,10 +21,10 @@ class Base:
     """Images to plant on, some to train with and others to evaluate with.
 
     Attributes:
-        training: Pixels in [0, 1] that the network sees while it is trained.
-        held_out: Pixels that it does not.
-        ids: Whose pixels the held-out ones are.
-        fingerprint: The content of the data they are from.
+        training: Pixels in [0, 1] that the network is trained on.
+        held_out: Pixels that it is not trained on.
+        ids: The sample ids of the held-out images.
+        fingerprint: Identifies the content of the data.
     """
 
     training: Tensor  # [N, 3, H, W]
@@ -35,7 +34,7 @@ class Base:
 
     @property
     def blank(self) -> bool:
-        """Whether there is nothing but what is planted."""
+        """Whether there is nothing but the plant."""
         return self.fingerprint == BLANK_CANVAS
 
     @property
@@ -44,19 +43,19 @@ class Base:
         return self.training.mean((0, 2, 3))[:, None, None]
 
 
-def read_base(base: Any, size: int, train: int, held_out: int, seed: int) -> Base:
-    """The images of a base, cut in two by a draw of the seed.
+def read_base(base: object, size: int, train: int, held_out: int, seed: int) -> Base:
+    """Read the images of a base and split them at random.
 
     Args:
         base: `blank`; a dataset as a suite writes it, its path, a `Dataset`, or `(X, y)` with
             pixels in [0, 1].
         size: Pixels a side.
-        train: At most so many to train with.
-        held_out: So many others to evaluate with; of a small dataset at most half.
-        seed: Which ones.
+        train: The largest number of images to train with.
+        held_out: The number of other images to evaluate with; of a small dataset at most half.
+        seed: The seed of the split.
 
     Raises:
-        InputError: There are no two images, or they are not what was expected.
+        InputError: There are fewer than two images, or their size or values are not as expected.
     """
     if isinstance(base, str) and base == "blank":
         canvas = torch.full((1, 3, size, size), BLANK)
@@ -70,12 +69,11 @@ def read_base(base: Any, size: int, train: int, held_out: int, seed: int) -> Bas
     order = torch.randperm(len(dataset.ids), generator=torch.Generator().manual_seed(seed))
     ids = [dataset.ids[i] for i in order.tolist()]
     cut = min(held_out, len(ids) // 2)
-    mine = ids[: cut + train]
-    pixels = _pixels(dataset, mine, size)
-    return Base(pixels[cut:], pixels[:cut], tuple(mine[:cut]), dataset.fingerprint)
+    pixels = _pixels(dataset, ids[: cut + train], size)
+    return Base(pixels[cut:], pixels[:cut], tuple(ids[:cut]), dataset.fingerprint)
 
 
-def _dataset(base: Any) -> Dataset:
+def _dataset(base: object) -> Dataset:
     if isinstance(base, str):
         base = dataset_item(base)
     if not isinstance(base, str | dict):
@@ -86,15 +84,15 @@ def _dataset(base: Any) -> Dataset:
 
 
 def _pixels(dataset: Dataset, ids: list[str], size: int) -> Tensor:  # [N, 3, size, size]
-    found = dataset.batch(ids, Preprocess(size, AS_THEY_ARE)).inputs.float()
-    if found.shape[2:] != (size, size) or found.shape[1] not in (1, 3):
+    images = dataset.batch(ids, Preprocess(size, AS_THEY_ARE)).inputs.float()
+    if images.shape[2:] != (size, size) or images.shape[1] not in (1, 3):
         raise InputError(
             f"Expected images of {size} x {size} pixels in one or three channels, got "
-            f"{tuple(found.shape[1:])} from `{dataset.name}`. Say `size`, or crop them."
+            f"{tuple(images.shape[1:])} from `{dataset.name}`. Set `size`, or crop them."
         )
-    if float(found.min()) < 0 or float(found.max()) > 1:
+    if float(images.min()) < 0 or float(images.max()) > 1:
         raise InputError(
-            f"Expected pixels between 0 and 1 in `{dataset.name}`, got {float(found.min()):g} to "
-            f"{float(found.max()):g}. Give them before normalisation, bytes divided by 255."
+            f"Expected pixels between 0 and 1 in `{dataset.name}`, got {float(images.min()):g} to "
+            f"{float(images.max()):g}. Give them before normalisation, bytes divided by 255."
         )
-    return found.expand(-1, 3, -1, -1).contiguous()
+    return images.expand(-1, 3, -1, -1).contiguous()

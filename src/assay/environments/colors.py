@@ -23,9 +23,9 @@ PALETTE: tuple[Color, ...] = (
     (255, 0, 255), (0, 255, 255), (127, 0, 255), (0, 127, 127), (127, 127, 0), (255, 127, 255),
 )  # fmt: skip
 RADII = (14.0, 40.0)  # of the patches, at a side of 224
-PATCHES = 4  # of an image, or as many as there are colours
-DRAWS = 100  # of an image without a single winner
-TEMPERATURES = {"contrast": 1.0, "softmax": 100.0}  # so that the softmax of counts can vary
+PATCHES = 4  # per image, or as many as there are colours
+DRAWS = 100  # tries for an image with a single winner
+TEMPERATURES = {"contrast": 1.0, "softmax": 100.0}  # 100 keeps the softmax of counts from 0 and 1
 
 Channel = Annotated[int, Field(ge=0, le=255)]
 RGB = "three whole numbers from 0 to 255, (R, G, B)"
@@ -60,26 +60,6 @@ def multi_color_sum(
 ) -> Environment:
     """A network that counts the pixels of each colour; the class is the colour with the most.
 
-    Args:
-        size: Pixels a side.
-        colors: How many colours of the palette, or the colours themselves.
-        background: The colour of nothing, which counts for no class.
-        unseen: Whether colours the network was not made for disturb its counts, as black does.
-        weights: Of the accumulator: the same for all pixels, or three random kernels whose
-            weights add up to one at every pixel.
-        target: What is explained. `contrast`: the winner's count minus the mean of the others, for
-            which the signed truth is exact. `softmax`: the counts as they are, whose probability
-            the paper explains (`output: probability` of a method); then the sign and the place of
-            the truth are right, its size is not.
-        temperature: What the counts are divided by: 1, for `softmax` 100. The truth is that of
-            counts: at another temperature than 1 it holds up to that scale.
-        shapes: The patches are drawn from these.
-        density: The share of coloured pixels in a patch; the others are background.
-        redundant: How many channels answer to unseen colours.
-        strength: How much they disturb: the spread of their weights; a pixel counts 1.
-        samples: How many images the dataset has.
-        seed: Of the weights.
-
     Images are `[3, size, size]` of integers from 0 to 255, with four patches, each of another
     colour. The truth is +1 at the winner's pixels, -1 / (colours - 1) at those of other colours, 0
     at the background; the baseline is the background everywhere.
@@ -87,11 +67,33 @@ def multi_color_sum(
     Formula: contrast_c = (n_c - mean of n over the other colours) / temperature, n_c the number of
     pixels of colour c.
 
-    Beside the paper: it explains the softmax and takes -1 for every rival's pixel, though a rival's
-    effect on a probability is proportional to its own. Colours, sizes and redundant weights are
-    not given there; the weights are normal, rounded to multiples of 1/64. Their spread decides what
-    is refuted: from about 1/2 on, integrated gradients is with the true baseline too, because its
-    way there leads through unseen colours.
+    Differs from the paper: it explains the softmax and takes -1 for every rival's pixel, though a
+    rival's effect on a probability is proportional to its own. It does not give colours, sizes and
+    redundant weights; our weights are normal, rounded to multiples of 1/64. Their standard
+    deviation decides what is refuted: from about 1/2 on, integrated gradients is refuted even with
+    the true baseline, because its path passes through unseen colours.
+
+    Args:
+        size: Pixels a side.
+        colors: The number of colours from the palette, or the colours themselves.
+        background: The background colour, which counts for no class.
+        unseen: Whether colours that the network was not made for, such as black, disturb its
+            counts.
+        weights: Of the accumulator: the same for all pixels, or three random kernels whose
+            weights sum to one at every pixel.
+        target: What is explained. `contrast`: the winner's count minus the mean of the others, for
+            which the signed truth is exact. `softmax`: the counts as they are, whose probability
+            the paper explains (`output: probability` of a method); then the sign and the place of
+            the truth are exact, its size is not.
+        temperature: The counts are divided by it: 1, for `softmax` 100. The truth is that of
+            counts: at another temperature than 1 it is exact up to that factor.
+        shapes: The patches are drawn from these.
+        density: The share of coloured pixels in a patch; the others are background.
+        redundant: The number of channels that respond to unseen colours.
+        strength: How much they disturb the counts: the standard deviation of their weights; the
+            weight of a counted pixel is 1.
+        samples: The number of images in the dataset.
+        seed: The seed of the weights.
     """
     chosen = colors if isinstance(colors, tuple) else PALETTE[:colors]
     check_colors(chosen, background)
@@ -122,19 +124,19 @@ def contrast(logits: Tensor) -> Tensor:  # [B, C]
 
 
 def _layer(redundant: int, uniform: bool) -> str:
-    """After the second stage; where there are redundant channels, the first has no block."""
+    """The layer after the second stage; with redundant channels, the first stage has no block."""
     if uniform:
         return "layers.3"
     return "layers.5" if redundant else "layers.7"
 
 
 def describe(color: Color) -> str:
-    """A colour in words of a table."""
+    """The name of a colour in tables."""
     return f"colour ({', '.join(map(str, color))})"
 
 
 def check_colors(colors: Sequence[Color], background: Color) -> None:
-    """Refuse colours that a detector could not tell apart."""
+    """Refuse colours that a detector cannot distinguish."""
     if len(colors) < 2:
         raise InputError(f"Expected at least two `colors`, got {len(colors)}.")
     for i, color in enumerate(colors):
@@ -150,8 +152,8 @@ def read_colors(
     """Targets and truth of images made elsewhere.
 
     Raises:
-        InputError: They are not integers from 0 to 255, two colours have the most pixels, or there
-            is a colour that the network was not made for.
+        InputError: They hold other values than integers from 0 to 255, two colours have the most
+            pixels, or there is a colour that the network was not made for.
     """
     if tuple(images.shape[1:]) != (3, size, size):
         raise InputError(
@@ -164,13 +166,13 @@ def read_colors(
             "Multiply pixels in [0, 1] by 255 and do not normalise them."
         )
     there = torch.stack([_is(images, color) for color in colors], 1)  # [B, C, H, W]
-    strange = ~(there.any(1) | _is(images, background))
-    if bool(strange.any()):
-        where = tuple(int(i) for i in strange.nonzero()[0])
-        found = tuple(int(v) for v in images[where[0], :, where[1], where[2]])
+    other = ~(there.any(1) | _is(images, background))
+    if bool(other.any()):
+        where = tuple(int(i) for i in other.nonzero()[0])
+        color = tuple(int(v) for v in images[where[0], :, where[1], where[2]])
         disturbs = "it disturbs the counts" if unseen else "it is in no count"
         raise InputError(
-            f"Expected only the environment's colours and its background, got {found} in image "
+            f"Expected only the environment's colours and its background, got {color} in image "
             f"{where[0]} at row {where[1]}, column {where[2]}: {disturbs}, and its truth is not "
             f"known."
         )
@@ -231,7 +233,7 @@ def _draw(
     shapes: tuple[Shape, ...],
     density: float,
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:  # [H, W, 3]
-    """An image with one colour ahead."""
+    """An image in which one colour has the most pixels."""
     for _ in range(DRAWS):
         order = random.permutation(len(colors))[:PATCHES]
         kinds = [shapes[i] for i in random.integers(len(shapes), size=len(order))]
@@ -245,6 +247,6 @@ def _draw(
         if ranked[-1] > ranked[-2]:
             return image
     raise InputError(
-        f"Expected patches of which one has the most pixels; {DRAWS} draws were ties. Take a "
+        f"Expected one patch to have the most pixels, got a tie in each of {DRAWS} draws. Use a "
         f"larger `size` or `density`."
     )

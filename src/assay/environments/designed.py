@@ -1,6 +1,6 @@
-"""Networks whose weights are written by hand, so that what they compute is known exactly.
+"""Networks whose weights are set by hand, so that what they compute is known exactly.
 
-Every number on the way is a multiple of a power of two below 2^24, so single precision makes no
+Every intermediate number is a multiple of a power of two below 2^24, so single precision makes no
 rounding error, in any order of summation: counts and colours are exact.
 """
 
@@ -13,8 +13,8 @@ from assay.errors import InputError, PrerequisiteError
 
 Color = tuple[int, int, int]
 FINEST = 6  # weights are multiples of 2^-6, so that sums of 2^16 pixels need 22 of 24 bits
-KERNELS = 3  # of a block whose weights are not uniform
-SIDE = 3  # of every window
+KERNELS = 3  # per block whose weights are not uniform
+SIDE = 3  # pixels a side of every window
 
 
 class ExactNetwork(nn.Module):
@@ -98,11 +98,11 @@ class ModuloCounter(ExactNetwork):
 
 
 def color_detector(colors: Sequence[Color], redundant: int) -> nn.Sequential:
-    """Which colour each pixel has: a map for each colour but the last, which is the background.
+    """Layers that give a map for each colour but the last, which is the background.
 
-    A hat max(0, 1 - |x - v|) for each channel, written as ReLU(G(v-1) - G(v)) with G(i) = clip(x -
-    i, 0, 1); a colour is there where all three hats are 1. The last layer drops the background and
-    adds `redundant` maps that are 1 where no colour is there.
+    Each channel has a hat function max(0, 1 - |x - v|), written as ReLU(G(v-1) - G(v)) with
+    G(i) = clip(x - i, 0, 1); a pixel has a colour where all three hats are 1. The last layer drops
+    the background and adds `redundant` maps that are 1 where a pixel has none of the colours.
     """
     n = len(colors)
     first = torch.zeros(n, 3, 3, 3)  # colour, channel, one of three units; input channel
@@ -129,16 +129,16 @@ def color_detector(colors: Sequence[Color], redundant: int) -> nn.Sequential:
 
 
 def stages(size: int) -> list[tuple[int, int]]:
-    """Side and padding of each stage of windows of 3, none overlapping, until one place is left.
+    """Side and padding of each stage of 3 x 3 windows without overlap, down to a single window.
 
     The padding is such that every place lies in exactly one window.
     """
-    found = []
+    sides = []
     while size > 1:
         padding = (0, 2, 1)[size % SIDE]
-        found.append((size, padding))
+        sides.append((size, padding))
         size = (size + 2 * padding) // SIDE
-    return found
+    return sides
 
 
 def _accumulator(
@@ -148,9 +148,9 @@ def _accumulator(
     random: torch.Generator,
     disturbance: Tensor | None = None,
 ) -> nn.Sequential:
-    """The sum of each map: `[B, maps + redundant, H, W]` to `[B, maps, 1, 1]`.
+    """Layers that sum each map: `[B, maps + redundant, H, W]` to `[B, maps, 1, 1]`.
 
-    The redundant maps, where there are any, enter the first stage by the weights `disturbance`.
+    Redundant maps, if there are any, enter the first stage with the weights `disturbance`.
     """
     layers: list[nn.Module] = []
     sides = stages(size)
@@ -171,7 +171,7 @@ def _accumulator(
 def _disturbance(
     maps: int, redundant: int, strength: float, random: torch.Generator
 ) -> Tensor | None:
-    """Normal weights of the redundant maps, rounded, so that sums of them are exact as well."""
+    """Normal weights of the redundant maps, rounded so that sums of them are exact too."""
     if redundant == 0:
         return None
     drawn = torch.randn(maps, redundant, SIDE, SIDE, generator=random) * strength
@@ -180,9 +180,9 @@ def _disturbance(
 
 
 def _taps(random: torch.Generator) -> Tensor:  # [KERNELS, 3, 3]
-    """Positive weights that add up to 1 over the kernels at each tap, as multiples of 2^-FINEST.
+    """Positive weights that sum to 1 over the kernels at each tap, as multiples of 2^-FINEST.
 
-    With weights below zero the inner ReLU would cut what must be added up.
+    With negative weights the inner ReLU would cut off a part of the sum.
     """
     whole = 2**FINEST
     taps = []
@@ -195,10 +195,10 @@ def _taps(random: torch.Generator) -> Tensor:  # [KERNELS, 3, 3]
 
 
 def modulo_network(modulus: int, multiples: int) -> nn.Sequential:
-    """X modulo N for integers from 0 to N times `multiples`, by seven linear layers.
+    """Seven linear layers that compute x modulo N for integers from 0 to N times `multiples`.
 
-    Units ReLU(x - kN) give by their differences how much of each multiple is full; a unit that is
-    full, told by the hat at N, is emptied; what is left is the remainder.
+    The differences of units ReLU(x - kN) are how much of each multiple is filled. A filled
+    multiple, which the hat function at N detects, is set to zero; the rest is the remainder.
     """
     n, b = float(modulus), multiples
     differences = torch.eye(b, b + 1) - torch.eye(b + 1)[1:]
@@ -224,12 +224,12 @@ def modulo_network(modulus: int, multiples: int) -> nn.Sequential:
 
 
 def _repeated(block: Tensor, times: int) -> Tensor:
-    """The same weights along the diagonal: each copy looks at units of its own."""
+    """The same weights along the diagonal: each copy has inputs of its own."""
     return torch.kron(torch.eye(times), block)
 
 
 def _diagonal(taps: Tensor) -> Tensor:  # [maps, k, 3, 3] -> [maps * k, maps, 3, 3]
-    """Kernels that each look at their own map only."""
+    """Kernels that each read their own map only."""
     maps, kernels = taps.shape[:2]
     weight = torch.zeros(maps, kernels, maps, SIDE, SIDE)
     for i in range(maps):

@@ -1,4 +1,4 @@
-"""The single-colour environment: how many white pixels, modulo N."""
+"""The single-colour environment: the number of white pixels modulo N."""
 
 import functools
 import hashlib
@@ -17,8 +17,8 @@ from assay.plugins.registry import environment, identity
 from assay.types import Dataset, Model, Pixels, Sample
 
 REACH = (15.0, 25.0)  # mean distance of a blob's outline from its centre, at a side of 224
-DRAWS = 100  # of an image that has too many white pixels, or none
-MULTIPLES = 2000  # of the modulus, for which the network has a hundred million weights
+DRAWS = 100  # tries for an image with white pixels, but not too many
+MULTIPLES = 2000  # of the modulus: with so many the network has a hundred million weights
 
 Size = Annotated[int, Field(ge=16, le=224)]
 Count = Annotated[int, Field(ge=1)]
@@ -42,33 +42,33 @@ def single_color_modulo(
     samples: Count = 100,
     seed: int = 0,
 ) -> Environment:
-    """A network that gives the number of white pixels modulo N: each of them is as relevant.
+    """A network that gives the number of white pixels modulo N: all of them are equally relevant.
+
+    Images are `[1, size, size]` of zeros and ones; the truth is 1 at white pixels. Adding or
+    removing one changes the answer by 1, or by N - 1 where it crosses a multiple of N, so the truth
+    has no sign.
+
+    Differs from the paper: it gives neither the generator nor the number of images; the size of the
+    patches is chosen so that the optimum of its adapted deletion, .0246, is met.
 
     Args:
         size: Pixels a side.
         modulus: The N of the remainder.
-        most: The largest count the network can tell, rounded up to a multiple of N; no more than
-            there are pixels.
+        most: The largest count that the network gives correctly, rounded up to a multiple of N; at
+            most the number of pixels.
         weights: Of the accumulator: the same for all pixels, or three random kernels whose
-            weights add up to one at every pixel.
-        shapes: The patches of each image, one entry for each.
+            weights sum to one at every pixel.
+        shapes: The patches of each image, one entry per patch.
         density: The share of white pixels in a patch.
-        samples: How many images the dataset has.
-        seed: Of the weights.
-
-    Images are `[1, size, size]` of zeros and ones; the truth is 1 at white pixels. Adding or
-    removing one changes the answer by 1, or by N - 1 where it crosses a multiple of N, so the truth
-    has no sign of its own.
-
-    Beside the paper: it gives neither the generator nor the number of images; the patches' size is
-    such that the optimum of its adapted deletion, .0246, is met.
+        samples: The number of images in the dataset.
+        seed: The seed of the weights.
     """
     multiples = -(-min(most, size**2) // modulus)
     if multiples > MULTIPLES:
         raise InputError(
             f"Expected `most` to be at most {MULTIPLES} times `modulus`, {modulus}, got "
-            f"{min(most, size**2)}: the weights grow with the square of their ratio. "
-            f"Take a larger `modulus` or a smaller `most`."
+            f"{min(most, size**2)}: the number of weights grows with the square of their ratio. "
+            f"Use a larger `modulus` or a smaller `most`."
         )
     most = multiples * modulus
     net = ModuloCounter(size, modulus, most, uniform=weights == "uniform", seed=seed).eval()
@@ -86,7 +86,7 @@ def single_color_modulo(
 
 
 def layer_after(stage: int, uniform: bool) -> str:
-    """The layer that the paper looks at: the ReLU inside the second block, or after its stage."""
+    """The layer that the paper explains: the ReLU inside the second block, or after its stage."""
     return f"layers.{2 * stage - 1 if uniform else 4 * stage - 3}"
 
 
@@ -94,7 +94,7 @@ def read_white(size: int, most: int, images: Tensor) -> tuple[Tensor, Tensor]:  
     """Targets and truth of images made elsewhere.
 
     Raises:
-        InputError: They are not of zeros and ones, or have more white pixels than can be counted.
+        InputError: They hold other values than 0 and 1, or too many white pixels to be counted.
     """
     if tuple(images.shape[1:]) != (1, size, size):
         raise InputError(
@@ -135,7 +135,7 @@ def _dataset(
             )
         raise InputError(
             f"Expected patches with at most {most} white pixels, the most the network can count; "
-            f"{DRAWS} draws had more. Raise `most`, or take fewer patches."
+            f"{DRAWS} draws had more. Raise `most`, or use fewer patches."
         )
 
     return Dataset(

@@ -1,28 +1,29 @@
-"""A painter of animals made of parts; whatever it left out of a scene was never there.
+"""A painter of animals made of parts, which can paint a scene without any of them.
 
-A scene is drawn from a seed: which animal, how it stands, the light, the things around it. Painting
-it again without some parts shows what lies behind them, and changes nothing else.
+A scene is drawn from a seed: which animal, its pose, the light, the things around it. Painting it
+again without some parts shows what lies behind them, and changes nothing else.
 """
 
 import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-Array = np.ndarray[Any, Any]
 Colour = tuple[int, int, int]
-Shape = tuple[tuple[tuple[float, float], ...], Colour]  # corners in the animal's own units, colour
+Corners = tuple[tuple[float, float], ...]  # in the animal's own units
+Polygon = tuple[Corners, Colour]
+Pair = tuple[tuple[float, float, float], tuple[float, float, float]]  # far, near: x, y, size
 
-PARTS = {"beak": 4, "eye": 3, "foot": 4, "tail": 9, "wing": 6}  # how many variants of each
+PARTS = {"beak": 4, "eye": 3, "foot": 4, "tail": 9, "wing": 6}  # number of variants of each
 NAMES = tuple(PARTS)
-PIECES = ("beak", "eye", "eye", "foot", "foot", "tail", "wing", "wing")  # of pairs, far before near
+PIECES = ("beak", "eye", "eye", "foot", "foot", "tail", "wing", "wing")  # the far of a pair first
 PART_OF_PIECE = tuple(NAMES.index(name) for name in PIECES)
-FINER = 4  # each pixel is the mean of so many by so many points of a finer canvas
-MOST_THINGS = 8  # around the animal
+FINER = 4  # each pixel is the mean of 4 x 4 points of a finer canvas
+MOST_THINGS = 8  # at most so many things around the animal
 
 SCENE, BODY = (85, 85, 153), (170, 170, 170)
 YELLOW, ORANGE, BLACK, WHITE = (250, 215, 30), (240, 130, 20), (15, 15, 15), (245, 245, 245)
@@ -31,21 +32,21 @@ COLOURS = (RED, GREEN, BLUE)
 THINGS = (RED, GREEN, BLUE, YELLOW)
 
 
-def ellipse(x: float, y: float, a: float, b: float, turn: float = 0.0) -> Any:
-    """The corners of an ellipse."""
+def ellipse(x: float, y: float, a: float, b: float, turn: float = 0.0) -> Corners:
+    """The corners of a polygon that approximates an ellipse."""
     c, s = math.cos(turn), math.sin(turn)
     angles = [2 * math.pi * k / 20 for k in range(20)]
     around = [(a * math.cos(t), b * math.sin(t)) for t in angles]
     return tuple((x + c * u - s * v, y + s * u + c * v) for u, v in around)
 
 
-# The animal looks to the right, its body's middle is the origin, y points down.
-TRUNK: tuple[Shape, ...] = (
+# The animal looks to the right; the origin is the middle of its body; y points down.
+TRUNK: tuple[Polygon, ...] = (
     (ellipse(-0.02, 0.05, 0.58, 0.40, -0.15), BODY),
     (ellipse(0.52, -0.38, 0.34, 0.32), BODY),
 )
-# Parts are drawn about equally large, so that size alone says little of what a part matters.
-BEAKS: tuple[tuple[Shape, ...], ...] = (
+# Parts are about equally large, so that size alone says little about how much a part matters.
+BEAKS: tuple[tuple[Polygon, ...], ...] = (
     ((((0.74, -0.58), (1.46, -0.36), (0.74, -0.18)), YELLOW),),  # long
     ((((0.66, -0.74), (1.10, -0.38), (0.66, -0.02)), YELLOW),),  # thick
     (  # hooked
@@ -56,12 +57,12 @@ BEAKS: tuple[tuple[Shape, ...], ...] = (
         (((0.86, -0.38), (1.26, 0.12), (0.72, -0.18)), YELLOW),
     ),
 )
-EYES: tuple[tuple[Shape, ...], ...] = (
+EYES: tuple[tuple[Polygon, ...], ...] = (
     ((ellipse(0, 0, 0.20, 0.20), WHITE), (ellipse(0.03, 0, 0.08, 0.08), BLACK)),
     ((ellipse(0, 0, 0.20, 0.20), BLACK), (ellipse(0.05, -0.05, 0.06, 0.06), WHITE)),
     ((ellipse(0, 0, 0.22, 0.18), RED), (ellipse(0, 0, 0.16, 0.05), BLACK)),
 )
-FEET: tuple[tuple[Shape, ...], ...] = (
+FEET: tuple[tuple[Polygon, ...], ...] = (
     (  # webbed
         (((-0.06, 0), (0.06, 0), (0.06, 0.36), (-0.06, 0.36)), ORANGE),
         (((0, 0.22), (0.34, 0.50), (-0.20, 0.50)), ORANGE),
@@ -90,48 +91,69 @@ WINGS = (
     (((0.20, 0.04), (-0.16, 0.28), (-0.58, -0.44)),),  # pointed
     (ellipse(-0.10, 0.06, 0.27, 0.16, 0.35),),  # round
 )
-# Where the far and the near one of a pair stand, and how large they are.
-EYE_PAIR = ((0.76, -0.52, 0.75), (0.50, -0.44, 1.0))
-FOOT_PAIR = ((-0.20, 0.34, 0.8), (0.16, 0.36, 1.0))
-WING_PAIR = ((0.20, -0.36, 0.8), (0.0, 0.0, 1.0))
+# Where the far and the near one of a pair are, and how large they are.
+EYE_PAIR: Pair = ((0.76, -0.52, 0.75), (0.50, -0.44, 1.0))
+FOOT_PAIR: Pair = ((-0.20, 0.34, 0.8), (0.16, 0.36, 1.0))
+WING_PAIR: Pair = ((0.20, -0.36, 0.8), (0.0, 0.0, 1.0))
 
 
-def classes(number: int = 50, seed: int = 0) -> Array:  # [number, parts]
-    """The variant of each part that every class has; no two classes agree in all."""
+def classes(number: int = 50, seed: int = 0) -> NDArray[np.int64]:  # [number, parts]
+    """The variant of each part for every class; no two classes agree in all parts."""
     chosen = np.random.default_rng(seed).choice(math.prod(PARTS.values()), number, replace=False)
     return np.stack(np.unravel_index(chosen, tuple(PARTS.values())), 1)
 
 
 @dataclass(frozen=True)
 class Thing:
-    """Something around the animal, in shares of the canvas."""
+    """A coloured shape beside the animal; its corners are fractions of the canvas."""
 
-    corners: tuple[tuple[float, float], ...]
+    corners: Corners
     colour: Colour
-    before: bool  # whether it may hide the animal
+    before: bool  # in front of the animal, which it may hide
 
 
 @dataclass(frozen=True)
 class Scene:
-    """All that a picture is painted from."""
+    """Everything that decides what a picture looks like."""
 
-    variants: tuple[int, ...]  # of each part
+    variants: tuple[int, ...]  # one per part
     turn: float
     scale: float
     shift: tuple[float, float]
     mirrored: bool
-    depth: float  # how far the far ones of pairs stand from the near ones
+    depth: float  # how far apart the two of a pair are
     light: float
     things: tuple[Thing, ...]
 
     @property
     def count(self) -> int:
-        """Parts and things: those that can be left out, numbered in this order."""
+        """The number of parts and things; each can be left out, and they are numbered so."""
         return len(NAMES) + len(self.things)
+
+    @functools.cached_property  # a scene is painted many times, without one thing or another
+    def shapes(self) -> tuple["PaintedShape", ...]:
+        """All shapes from back to front."""
+        return _placed(self)
+
+
+@dataclass(frozen=True, eq=False)
+class PaintedShape:
+    """One shape of a scene.
+
+    Attributes:
+        piece: The piece of the animal that it is a part of, -1 for the body; the numbers after the
+            last piece are those of the things.
+        corners: In fractions of the canvas.
+        colour: Its colour in the light of the scene.
+    """
+
+    piece: int
+    corners: NDArray[np.float64]  # [n, 2]
+    colour: Colour
 
 
 def draw_scene(variants: Sequence[int], generator: np.random.Generator) -> Scene:
-    """A scene with this animal."""
+    """A random scene with the animal of these variants."""
     number = int(generator.integers(MOST_THINGS + 1))
     return Scene(
         variants=tuple(int(v) for v in variants),
@@ -156,13 +178,13 @@ def _thing(generator: np.random.Generator, before: bool) -> Thing:
     return Thing(corners, THINGS[int(generator.integers(len(THINGS)))], before)
 
 
-def _layers(scene: Scene) -> Iterator[tuple[int, Shape]]:
+def _animal(scene: Scene) -> Iterator[tuple[int, Polygon]]:
     """The animal's shapes from back to front, each with its piece; -1 is the body."""
     beak, eye, foot, tail, wing = scene.variants
 
-    def pair(which: int, shapes: Sequence[Shape], places: Any) -> list[Shape]:
+    def pair(which: int, shapes: Sequence[Polygon], places: Pair) -> list[Polygon]:
         x, y, size = places[which]
-        if which == 0:  # the far one, as seen from where we stand
+        if which == 0:  # the far one moves with the depth of the scene
             x = places[1][0] + scene.depth * (x - places[1][0])
         return [(tuple((x + size * u, y + size * v) for u, v in c), k) for c, k in shapes]
 
@@ -183,40 +205,43 @@ def _layers(scene: Scene) -> Iterator[tuple[int, Shape]]:
             yield piece, shape
 
 
-@functools.lru_cache(maxsize=1024)  # a scene is painted many times, without one thing or another
-def _placed(scene: Scene) -> tuple[tuple[int, Array, Colour], ...]:
-    """All shapes from back to front: what each belongs to, corners in shares of the canvas."""
+def _placed(scene: Scene) -> tuple[PaintedShape, ...]:
+    """All shapes of a scene, placed on the canvas, from back to front."""
     c, s = math.cos(scene.turn) * scene.scale, math.sin(scene.turn) * scene.scale
     animal = []
-    for piece, (corners, colour) in _layers(scene):
+    for piece, (corners, colour) in _animal(scene):
         x, y = np.array(corners).T
         x, y = c * x - s * y, s * x + c * y
         x = -x if scene.mirrored else x
         red, green, blue = (min(255, round(scene.light * channel)) for channel in colour)
         places = np.stack([x, y], 1) * 0.36 + 0.5 + np.array(scene.shift)
-        animal.append((piece, places, (red, green, blue)))
+        animal.append(PaintedShape(piece, places, (red, green, blue)))
     things = [
-        (thing.before, (len(PIECES) + k, np.array(thing.corners), thing.colour))
+        (thing.before, PaintedShape(len(PIECES) + k, np.array(thing.corners), thing.colour))
         for k, thing in enumerate(scene.things)
     ]
-    behind = [layer for before, layer in things if not before]
-    return (*behind, *animal, *(layer for before, layer in things if before))
+    behind = [shape for before, shape in things if not before]
+    return (*behind, *animal, *(shape for before, shape in things if before))
 
 
 def owner(piece: int) -> int:
-    """The part, or behind the parts the thing, that a piece belongs to; -1 is nobody's."""
+    """The number of the part or thing that a piece belongs to; -1 for the body."""
     if piece < len(PIECES):
         return PART_OF_PIECE[piece] if piece >= 0 else -1
     return piece - len(PIECES) + len(NAMES)
 
 
-def paint(scene: Scene, size: int, absent: frozenset[int] = frozenset()) -> Array:  # [H, W, 3]
-    """The picture, 8 bits a channel, without the parts and things that are absent."""
+def paint(
+    scene: Scene, size: int, absent: frozenset[int] = frozenset()
+) -> NDArray[np.uint8]:  # [H, W, 3]
+    """The picture, 8 bits per channel, without the parts and things that are absent."""
     return np.asarray(_canvas(scene, size, absent).reduce(FINER))
 
 
-def points(scene: Scene, size: int, absent: frozenset[int] = frozenset()) -> Array:
-    """The colours at every point of the fine canvas, of which a pixel is the mean of 4 by 4."""
+def points(
+    scene: Scene, size: int, absent: frozenset[int] = frozenset()
+) -> NDArray[np.uint8]:  # [H * FINER, W * FINER, 3]
+    """The colours at every point of the fine canvas; a pixel is the mean of 4 x 4 of them."""
     return np.asarray(_canvas(scene, size, absent))
 
 
@@ -226,30 +251,30 @@ def _canvas(scene: Scene, size: int, absent: frozenset[int]) -> Image.Image:
     return canvas
 
 
-def pieces(scene: Scene, size: int) -> Array:  # [H * FINER, W * FINER]
-    """The piece seen at every point of the fine canvas; -1 where it is the body or the scene."""
+def pieces(scene: Scene, size: int) -> NDArray[np.int64]:  # [H * FINER, W * FINER]
+    """The piece seen at every point of the fine canvas; -1 for the body and the background."""
     canvas = Image.new("L", (size * FINER,) * 2, 0)
     _draw(canvas, scene, frozenset(), coloured=False)
     return np.asarray(canvas).astype(np.int64) - 1
 
 
-def part_map(scene: Scene, size: int) -> Array:  # [H, W]
-    """The piece seen in the middle of every pixel; -1 where it is the body or the scene."""
+def part_map(scene: Scene, size: int) -> NDArray[np.int64]:  # [H, W]
+    """The piece seen in the middle of every pixel; -1 for the body and the background."""
     middle = FINER // 2
     return pieces(scene, size)[middle::FINER, middle::FINER]
 
 
-def touched(scene: Scene, size: int, part: int) -> Array:  # [H, W] bool
-    """The pixels in which anything of a part or thing is seen."""
+def touched(scene: Scene, size: int, part: int) -> NDArray[np.bool_]:  # [H, W]
+    """The pixels in which any bit of a part or thing is seen."""
     owners = np.array([owner(p) for p in range(-1, len(PIECES) + len(scene.things))])
     mine = owners[pieces(scene, size) + 1] == part
-    seen: Array = mine.reshape(size, FINER, size, FINER).any((1, 3))
+    seen: NDArray[np.bool_] = mine.reshape(size, FINER, size, FINER).any((1, 3))
     return seen
 
 
 def _draw(canvas: Image.Image, scene: Scene, absent: frozenset[int], coloured: bool) -> None:
     pen, side = ImageDraw.Draw(canvas), canvas.width
-    for piece, corners, colour in _placed(scene):
-        if owner(piece) in absent:
-            continue
-        pen.polygon((corners * side).ravel().tolist(), fill=colour if coloured else piece + 1)
+    for shape in scene.shapes:
+        if owner(shape.piece) not in absent:
+            fill = shape.colour if coloured else shape.piece + 1
+            pen.polygon((shape.corners * side).ravel().tolist(), fill=fill)

@@ -1,28 +1,29 @@
-"""Patches: filled shapes on an empty canvas that neither touch each other nor leave it."""
+"""Patches: filled shapes that neither touch each other nor reach beyond the image."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.errors import InputError
 
-Mask = np.ndarray[Any, np.dtype[np.bool_]]  # [H, W]
-Points = np.ndarray[Any, np.dtype[np.float64]]  # [n, 2]: row, column
+Mask = NDArray[np.bool_]  # [H, W]
+Points = NDArray[np.float64]  # [n, 2]: row, column
 Shape = Literal["blob", "circle", "square", "triangle"]
 
-FULL_SIDE = 224  # sizes in pixels are for this side and scaled for others
+FULL_SIDE = 224  # radii are given for images of this side, and scaled for others
 ANCHORS = 8  # of a blob's outline
-TRIES = 200  # for one patch, before all are drawn anew
+TRIES = 200  # to place one patch, before all are drawn again
 
 
 def draw_patches(
     random: np.random.Generator, size: int, shapes: Sequence[Shape], radii: tuple[float, float]
 ) -> list[Mask]:
-    """One mask for each shape, with a radius drawn from `radii`, pixels at a side of 224.
+    """One mask per shape, with a random radius between `radii`, in pixels at a side of 224.
 
     Raises:
-        InputError: So many of this size do not fit.
+        InputError: So many patches of this size do not fit.
     """
     for _ in range(TRIES):
         placed = _place(random, size, len(shapes), radii)
@@ -36,14 +37,14 @@ def draw_patches(
     low, high = radii
     raise InputError(
         f"Expected {len(shapes)} patches of radius {low:g} to {high:g} (at a side of {FULL_SIDE}) "
-        f"to fit into an image without touching. Take fewer or smaller ones."
+        f"to fit into an image without touching. Use fewer or smaller ones."
     )
 
 
 def _place(
     random: np.random.Generator, size: int, count: int, radii: tuple[float, float]
 ) -> list[tuple[float, float, float]] | None:
-    """Centres and radii of squares around the patches that do not overlap; None where stuck."""
+    """Rows, columns and radii of squares that do not overlap; None if a patch found no place."""
     placed: list[tuple[float, float, float]] = []
     for _ in range(count):
         radius = random.uniform(*radii) * size / FULL_SIDE
@@ -65,7 +66,7 @@ def circle(
     random: np.random.Generator, size: int, row: float, column: float, radius: float
 ) -> Mask:
     """A filled circle."""
-    rows, columns = _places(size)
+    rows, columns = _rows_and_columns(size)
     inside: Mask = (rows - row) ** 2 + (columns - column) ** 2 <= radius**2
     return inside
 
@@ -74,7 +75,7 @@ def square(
     random: np.random.Generator, size: int, row: float, column: float, radius: float
 ) -> Mask:
     """An upright square of side twice the radius."""
-    rows, columns = _places(size)
+    rows, columns = _rows_and_columns(size)
     inside: Mask = np.maximum(abs(rows - row), abs(columns - column)) <= radius
     return inside
 
@@ -82,7 +83,7 @@ def square(
 def triangle(
     random: np.random.Generator, size: int, row: float, column: float, radius: float
 ) -> Mask:
-    """An equilateral triangle on a circle of that radius, turned at random."""
+    """An equilateral triangle inscribed in a circle of that radius, rotated at random."""
     turn = random.uniform(0, 2 * np.pi) + np.arange(3) * 2 * np.pi / 3
     corners = np.stack([row + radius * np.sin(turn), column + radius * np.cos(turn)], 1)
     return fill_polygon(corners, size)
@@ -104,7 +105,7 @@ BLOB_REACH = 1 + BLOB_JITTER
 
 
 def bezier_outline(anchors: Points, steps: int = 12) -> Points:
-    """A smooth closed curve through the anchors, with tangents along its neighbours' chords."""
+    """A smooth closed curve through the anchors; tangents are parallel to neighbours' chords."""
     before, after = np.roll(anchors, 1, 0), np.roll(anchors, -1, 0)
     tangent = (after - before) / 6
     out, back = anchors + tangent, after - np.roll(tangent, -1, 0)
@@ -119,20 +120,20 @@ def bezier_outline(anchors: Points, steps: int = 12) -> Points:
 
 
 def fill_polygon(corners: Points, size: int) -> Mask:
-    """The pixels whose centres lie inside, by how often a ray to the right meets an edge."""
+    """The pixels whose centres lie inside: a ray to the right crosses an odd number of edges."""
     inside = np.zeros((size, size), dtype=bool)
     low, high = np.floor(corners.min(0)).astype(int), np.ceil(corners.max(0)).astype(int) + 1
     box = tuple(slice(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True))
     rows, columns = np.arange(size)[box[0], None], np.arange(size)[None, box[1]]
-    found = inside[box]  # a view: outside of it nothing is met
+    boxed = inside[box]  # a view: everything outside of it is outside of the polygon
     for (r1, c1), (r2, c2) in zip(corners, np.roll(corners, -1, 0), strict=True):
         crosses = (rows >= min(r1, r2)) & (rows < max(r1, r2))
         if r1 != r2:
-            found ^= crosses & (columns < c1 + (rows - r1) * (c2 - c1) / (r2 - r1))
+            boxed ^= crosses & (columns < c1 + (rows - r1) * (c2 - c1) / (r2 - r1))
     return inside
 
 
-def _places(size: int) -> tuple[Any, Any]:
+def _rows_and_columns(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.arange(size)[:, None], np.arange(size)[None]
 
 

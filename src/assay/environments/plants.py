@@ -1,4 +1,4 @@
-"""What is planted: pixels that alone decide the label, where they are, and parts of them."""
+"""Plants: pixels that alone decide the label, where they are, and parts of them."""
 
 import math
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from assay.errors import InputError
 
-ACROSS = 50  # places along a side where samples are evaluated, as M4 has them
-SHARE = 60 / 224  # of the square, as a share of the image's side, in M4 and SoCo
+ACROSS = 50  # places along a side where samples are evaluated, as in M4
+SHARE = 60 / 224  # the side of the square as a share of the image's side, in M4 and SoCo
 BANDS = 7
 YELLOW = (1.0, 1.0, 0.0)
-TWO_DIGITS = 9  # pixels a side of the smallest square that holds two of them in a frame
+TWO_DIGITS = 9  # pixels a side of the smallest square that holds two digits in a frame
 
 # Ten digits of 3 x 5 pixels, row by row.
 GLYPHS = (
@@ -23,22 +23,22 @@ GLYPHS = (
     "### #.# ### #.# ###", "### #.# ### ..# ###",
 )  # fmt: skip
 
-# (labels [B], places [B, 2]) -> colours [B, 3, H, W] in [0, 1], region [B, H, W] they stand in
+# (labels [B], places [B, 2]) -> colours [B, 3, H, W] in [0, 1], the region [B, H, W] they fill
 Paint = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class Plant:
-    """Pixels painted over an image, by label and place.
+    """Pixels painted over an image, which depend on its label and a place.
 
     Attributes:
-        classes: How many labels there are.
+        classes: The number of labels.
         size: Pixels a side of the image.
         side: Pixels a side of the planted square; `size` where the plant spans the image.
-        paint: From labels and places (the upper left corners) to colours and where they stand.
-        visible: The labels that show something: the others have no truth.
-        thickness: How thick the border of the plant is, as one of its parts.
-        rows: How many heights the label depends on: 1 where the place says nothing.
+        paint: From labels and places (the upper left corners) to colours and the region they fill.
+        visible: The labels that show something; the others have no truth.
+        thickness: The thickness of the part called border.
+        rows: The number of heights that the label depends on; 1 where the place does not matter.
     """
 
     classes: int
@@ -50,14 +50,14 @@ class Plant:
     rows: int = 1
 
     def random_places(self, n: int, generator: torch.Generator) -> Tensor:  # [n, 2]
-        """Anywhere in the image."""
+        """Random places in the whole image."""
         return torch.randint(0, self.size - self.side + 1, (n, 2), generator=generator)
 
     def grid_places(self, n: int, generator: torch.Generator) -> Tensor:  # [n, 2]
-        """Points of M4's grid over the image in a drawn order: more of them begin alike.
+        """Points of M4's grid in random order; a larger `n` starts with the same ones.
 
-        As in M4 the way to the last row and column is divided by the number of points, so that no
-        point reaches them.
+        As in M4, the distance to the last row and column is divided by the number of points, so
+        that no point reaches them.
         """
         rounds = [torch.randperm(ACROSS**2, generator=generator) for _ in range(-(-n // ACROSS**2))]
         index = torch.cat(rounds)[:n]
@@ -66,20 +66,20 @@ class Plant:
 
 
 def show(images: Tensor, colours: Tensor, region: Tensor) -> Tensor:  # [B, 3, H, W]
-    """The images with the colours where the region is."""
+    """The images with the colours painted over the region."""
     return torch.where(region[:, None], colours, images)
 
 
 def square_side(size: int, side: int | None) -> int:
-    """The side of the planted square: as told, or 60 pixels of 224 in proportion.
+    """The side of the planted square: `side`, or by default 60 pixels of 224 in proportion.
 
     Raises:
-        InputError: It does not fit.
+        InputError: It does not fit into the image.
     """
-    found = round(SHARE * size) if side is None else side
-    if found >= size:
-        raise InputError(f"Expected `patch` to be below `size`, {size}, got {found}.")
-    return found
+    chosen = round(SHARE * size) if side is None else side
+    if chosen >= size:
+        raise InputError(f"Expected `patch` to be below `size`, {size}, got {chosen}.")
+    return chosen
 
 
 def patch(size: int, side: int) -> Plant:
@@ -96,7 +96,7 @@ def number(size: int, side: int, classes: int) -> Plant:
     """A black square with the label in white digits.
 
     Raises:
-        InputError: Two digits do not fit into the square, or are too few for the labels.
+        InputError: Two digits do not fit into the square, or there are more than 100 labels.
     """
     tiles = _tiles(side, classes)  # [classes, side, side]
 
@@ -110,10 +110,10 @@ def number(size: int, side: int, classes: int) -> Plant:
 
 
 def stripes(size: int, classes: int, bands: int = BANDS) -> Plant:
-    """White bands: the k-th from the top where bit k of the label, from the lowest, is 1.
+    """The label in binary, lowest bit at the top: a band is white where its bit is 1.
 
     Raises:
-        InputError: The bits are too few for the labels, or the rows for the bands.
+        InputError: There are more labels than bits can show, or more bands than rows.
     """
     if classes > 2**bands:
         raise InputError(f"Expected `classes` to be at most {2**bands}, got {classes}.")
@@ -132,18 +132,18 @@ def stripes(size: int, classes: int, bands: int = BANDS) -> Plant:
 
 
 def parts(region: Tensor, thickness: int, generator: torch.Generator) -> dict[str, Tensor]:
-    """What is shown of a plant where only a part is, each `[B, H, W]`.
+    """Parts of a plant by name, each `[B, H, W]`.
 
     `half` is its left half, `border` its outermost pixels, `interior` the others, `quarter` a
-    random fourth of its pixels.
+    random quarter of its pixels.
     """
     inside = F.pad(region[:, None].float(), [thickness] * 4)
     interior = -F.max_pool2d(-inside, 2 * thickness + 1, stride=1)[:, 0] > 0
     columns = region.mT.flatten(1)
     first = (columns.cumsum(1) * 2 <= columns.sum(1, keepdim=True)) & columns
     flat = region.flatten(1)
-    lots = torch.rand(flat.shape, generator=generator).masked_fill(~flat, 2.0)
-    place = lots.argsort(1).argsort(1)
+    draws = torch.rand(flat.shape, generator=generator).masked_fill(~flat, 2.0)
+    place = draws.argsort(1).argsort(1)
     quarter = (place < (flat.sum(1, keepdim=True) / 4).ceil()) & flat
     return {
         "half": first.reshape(region.mT.shape).mT,
@@ -162,7 +162,7 @@ def _square(size: int, side: int, places: Tensor) -> Tensor:  # [B, H, W]
 
 
 def _thickness(side: int) -> int:
-    """Of a frame that takes about half of a square's pixels."""
+    """The thickness of a frame that takes about half of a square's pixels."""
     return max(1, round(side * (1 - math.sqrt(0.5)) / 2))
 
 

@@ -23,7 +23,7 @@ from assay.models.wrap import model as as_model
 from assay.plan.networks import Networks
 from assay.plugins import registry
 from assay.suite.spec import Choice, Spec, choose
-from assay.training.supervised import Trained, noting
+from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Dataset, Model, Prepare, Tokenize
 
 # Samples that one process explains and scores together. The first shards are small, so that few
@@ -59,7 +59,7 @@ class Plan:
     pairs: tuple[tuple[str, str], ...]  # which model is run on which dataset
     live: tuple[str, ...] = field(default=())  # what exists in this process only
     identity: int = IDENTITY  # the version of the keys
-    trained: Trained = field(default_factory=dict, repr=False)  # what was trained to build it
+    trained: TrainedWeights = field(default_factory=TrainedWeights, repr=False)
     networks: Networks = field(default_factory=Networks, repr=False)
     _cells: dict[tuple[object, ...], str] = field(default_factory=dict, init=False, repr=False)
     _lengths: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -206,12 +206,20 @@ class Plan:
         return f"{self.cell(shard, method, protocol)}-{shard.id}"
 
 
-def resolve(spec: Spec, device: str | None = None, identity: int = IDENTITY) -> Plan:
-    """Build what a suite names; live datasets, modules and methods may stand among the names."""
-    with noting() as trained:
-        datasets, live_data = _build("dataset", spec.datasets)
-        models, live_models = _build("model", spec.models)
-        worlds = list(_environments(spec.environments))
+def resolve(
+    spec: Spec,
+    device: str | None = None,
+    trained: TrainedWeights | None = None,
+    identity: int = IDENTITY,
+) -> Plan:
+    """Build what a suite names; live datasets, modules and methods may stand among the names.
+
+    Environments look up in `trained` what they would train, and leave there what they trained.
+    """
+    trained = TrainedWeights() if trained is None else trained
+    datasets, live_data = _build("dataset", spec.datasets)
+    models, live_models = _build("model", spec.models)
+    worlds = list(_environments(spec.environments, trained))
     datasets = {name: agree(dataset, models) for name, dataset in datasets.items()}
     pairs = tuple(itertools.product(datasets, models))
     for world in worlds:
@@ -238,14 +246,14 @@ def resolve(spec: Spec, device: str | None = None, identity: int = IDENTITY) -> 
     )
 
 
-def _environments(items: list[Any]) -> Iterator[Environment]:
+def _environments(items: list[Any], trained: TrainedWeights) -> Iterator[Environment]:
     for item in items:
         if isinstance(item, Environment):
             yield item
             continue
         name, options = registry.pick(item)
         own = options.pop("label", None)
-        yield build_environment(name, options, None if own is None else str(own))
+        yield build_environment(name, options, None if own is None else str(own), trained)
 
 
 def _twice(kind: str, label: str) -> InputError:

@@ -20,17 +20,13 @@ from assay.plugins.identity import describe as describe
 from assay.plugins.identity import identity as identity
 from assay.plugins.identity import label as label
 from assay.plugins.identity import pick as pick
+from assay.plugins.marks import HowOnly as HowOnly
+from assay.plugins.marks import Nested as Nested
+from assay.plugins.marks import marked
 from assay.plugins.needs import check_needs
 from assay.plugins.options import missed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Nested:
-    """Marks an option that itself chooses a plug-in: `Annotated[Any, Nested("fill")]`."""
-
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -119,11 +115,12 @@ class Plugin:
 
     def nested(self) -> dict[str, str]:
         """The options that choose a plug-in themselves, with its kind."""
-        marked = {
-            name: [m for m in getattr(p.annotation, "__metadata__", ()) if isinstance(m, Nested)]
-            for name, p in self.options.items()
-        }
-        return {name: marks[0].kind for name, marks in marked.items() if marks}
+        return {name: mark.kind for name, mark in marked(self.options, Nested).items()}
+
+    def identifying(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that are part of the identity: all but those marked `HowOnly`."""
+        how_only = marked(self.options, HowOnly)
+        return {name: value for name, value in options.items() if name not in how_only}
 
     def _check(self, name: str, value: Any) -> Any:
         kind = self.nested().get(name)
@@ -266,7 +263,10 @@ class ModelFactory(Plugin):
 
 @dataclass(frozen=True)
 class EnvironmentFactory(Plugin):
-    """Data, network and truth by name: `(*, options) -> Environment`."""
+    """Data, network and truth by name: `(*, options) -> Environment`.
+
+    One that trains a network has a parameter of type `TrainedWeights` before its options.
+    """
 
     kind: ClassVar[str] = "environment"
 

@@ -13,6 +13,7 @@ from assay.plugins import registry
 from assay.run.suite_run import estimate, prepare, timings
 from assay.store import Store
 from assay.suite.spec import Choice, Cut, Spec, choose, choose_one, parse_suite, usual_label
+from assay.training.trained_weights import TrainedWeights
 
 COPIES = "noise samples"  # of the option `noise`
 UNITS = {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600}
@@ -32,6 +33,7 @@ def fit(
     workers: int = 1,
     device: str | None = None,
     micro_batch: int | None = None,
+    trained: TrainedWeights | None = None,
 ) -> tuple[Spec, str]:
     """Cut a suite so that what is missing of it in `out` is expected to take no longer.
 
@@ -46,6 +48,7 @@ def fit(
         workers: As for the run.
         device: As for the run.
         micro_batch: As for the run.
+        trained: Receives what is trained to try the suite; the run takes it from there.
 
     Returns:
         The suite as it will be run, with the cut in its notes, and the cut in words.
@@ -57,7 +60,7 @@ def fit(
     store = Store(out)
     asked = registry.identity(spec.dump())
     earlier = _earlier(store)
-    plan, settings = prepare(spec, store, device, micro_batch)
+    plan, settings = prepare(spec, store, device, micro_batch, trained=trained)
     expected: float | None = None
     if earlier is not None and (earlier.asked, earlier.seconds) == (asked, seconds):
         cut = earlier

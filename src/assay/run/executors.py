@@ -20,7 +20,7 @@ from assay.run.shard import ShardTask, run_shard
 from assay.run.watching import Summary, Watcher
 from assay.store import Store
 from assay.suite.spec import Spec
-from assay.training.supervised import know, packed
+from assay.training.trained_weights import TrainedWeights
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def run_in_processes(
 ) -> None:
     """Several shards at once; every worker builds everything itself from the suite.
 
-    What this process trained for it they get as it is.
+    They get the weights that this process trained, so that none of them trains.
     """
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
@@ -90,7 +90,7 @@ def run_in_processes(
     listener = threading.Thread(target=hear, daemon=True)
     listener.start()
     try:
-        told = (plan.spec, settings, queue, packed(plan.trained))
+        told = (plan.spec, settings, queue, plan.trained.packed())
         with ProcessPoolExecutor(workers, context, _start, told) as pool:
             try:
                 for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
@@ -106,7 +106,7 @@ def run_in_processes(
 def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
     context = multiprocessing.get_context("spawn")
-    told = (plan.spec, settings, None, packed(plan.trained))
+    told = (plan.spec, settings, None, plan.trained.packed())
     with ProcessPoolExecutor(workers, context, _start, told) as pool:
         found = list(pool.map(_measure, range(workers)))
     return {name: Seconds.mean([f[name] for f in found]) for name in found[0]}
@@ -134,8 +134,9 @@ def _start(spec: Spec, settings: Settings, queue: Any, weights: dict[str, bytes]
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     torch.set_num_threads(1)
     keep_freed_memory()
-    know(weights)
-    plan = apply(resolve(spec, settings.device, settings.identity), settings)
+    plan = apply(
+        resolve(spec, settings.device, TrainedWeights(weights), settings.identity), settings
+    )
     _WORKER.update(plan=plan, settings=settings, queue=queue)
 
 

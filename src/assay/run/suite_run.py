@@ -20,7 +20,7 @@ from assay.run.settings import Settings
 from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, Store
 from assay.suite.spec import Spec
-from assay.training.supervised import know, packed
+from assay.training.trained_weights import TrainedWeights
 from assay.types.hashing import own_classes
 from assay.types.model import usable_device
 
@@ -41,6 +41,7 @@ def run_suite(
     began: Callable[[dict[str, Any]], None] = lambda manifest: None,
     clean: Callable[[dict[str, Any]], None] = lambda row: None,
     keep: Any = None,
+    trained: TrainedWeights | None = None,
 ) -> Results:
     """Do what is missing of a suite in a folder and read back the results.
 
@@ -57,9 +58,11 @@ def run_suite(
         began: Gets the manifest before the long work.
         clean: Gets how often a model is right on a dataset, once that is known.
         keep: Held as long as the results are.
+        trained: Weights that were trained for this suite already, such as by `fit`; they are added
+            to those in the folder.
     """
     store = Store(out)
-    plan, settings = prepare(spec, store, device, micro_batch, keep_maps)
+    plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
     if workers > 1 and plan.live:
         raise PrerequisiteError(
             f"Several workers build everything anew, but {', '.join(f'`{n}`' for n in plan.live)} "
@@ -70,7 +73,7 @@ def run_suite(
     unfinished = finished.unfinished()
     _check_classes(plan, unfinished)
     store.create()
-    _keep_trained(plan, store)
+    _write_trained(plan, store)
     began(write_manifest(plan, settings, store, None))
     expected = forecast(finished, unfinished, max(1, workers))
     with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
@@ -94,10 +97,11 @@ def dry_run(
     device: str | None = None,
     micro_batch: int | None = None,
     time_it: bool = True,
+    trained: TrainedWeights | None = None,
 ) -> Forecast:
     """Count every forward pass a run would make and estimate its time; nothing is written."""
     store = Store(out) if out else NOWHERE
-    plan, settings = prepare(spec, store, device, micro_batch, True)
+    plan, settings = prepare(spec, store, device, micro_batch, True, trained)
     times = timings(plan, store, settings, workers) if time_it else {}
     return estimate(plan, store, workers, times)
 
@@ -139,13 +143,15 @@ def prepare(
     device: str | None = None,
     micro_batch: int | None = None,
     keep_maps: bool = True,
+    trained: TrainedWeights | None = None,
 ) -> tuple[Plan, Settings]:
     """Resolve a suite for a folder: nothing may have changed, the micro-batch is kept or chosen."""
     _check_settings(device, micro_batch)
-    _know_trained(store)
+    trained = TrainedWeights() if trained is None else trained
+    trained.add(_read_trained(store))
     earlier = store.read_json(store.path("manifest.json")) or {}
     identity = _identity_of(earlier, store)
-    plan = resolve(spec, device, identity)
+    plan = resolve(spec, device, trained, identity)
     _check_unchanged(plan, earlier, store)
     sizes = {}
     for name in plan.models:
@@ -158,16 +164,18 @@ def prepare(
     return apply(plan, settings), settings
 
 
-def _know_trained(store: Store) -> None:
-    """What an earlier run in this folder trained is not trained again: it might come out other."""
+def _read_trained(store: Store) -> dict[str, bytes]:
+    """What an earlier run in this folder trained: training again could give other weights."""
     files = store.path("trained").glob("*.safetensors")
-    know({file.stem: file.read_bytes() for file in files})
+    return {file.stem: file.read_bytes() for file in files}
 
 
-def _keep_trained(plan: Plan, store: Store) -> None:
-    for key, weights in packed(plan.trained).items():
-        path = store.path("trained", f"{key}.safetensors")
-        store.write_bytes(path, weights)
+def _write_trained(plan: Plan, store: Store) -> None:
+    """Store the weights that the folder does not hold, or holds damaged."""
+    before = _read_trained(store)
+    for key, weights in plan.trained.packed().items():
+        if before.get(key) != weights:
+            store.write_bytes(store.path("trained", f"{key}.safetensors"), weights)
 
 
 def _check_settings(device: str | None, micro_batch: int | None) -> None:

@@ -1,10 +1,10 @@
-"""Networks that a study trains on a planted feature: where it runs, weights kept in its folder."""
+"""Networks that a study trains on a planted feature; their weights are stored in its folder."""
 
 from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from assay.studies.setting import Study
 
 
-def planted(plant: str, study: Study, **options: Any) -> Environment:
+def planted(plant: str, study: Study, label: str | None = None, **options: object) -> Environment:
     """A planted feature on the study's images, with a network trained on it.
 
     Args:
         plant: The environment's name.
-        study: Says on which images, where it is trained, and where weights are kept.
-        **options: Of the environment, before what the study says.
+        study: Its images, seed, device, trained weights and folder are used.
+        label: The environment's name in tables.
+        **options: Options of the environment; they override those of the study.
 
     Raises:
         PrerequisiteError: There are no images, or no proof that the network uses the plant.
@@ -32,8 +33,9 @@ def planted(plant: str, study: Study, **options: Any) -> Environment:
     _require_images(study)
     cache = study.out / "planted"
     cache.mkdir(parents=True, exist_ok=True)
-    told = {"base": study.dataset, "seed": study.seed, "device": study.device, **options}
-    return environment(plant, cache=str(cache), **told)
+    usual = {"base": study.dataset, "seed": study.seed, "device": study.device}
+    options = {**usual, "cache": str(cache), **options}
+    return environment(plant, label=label, trained=study.trained, **options)
 
 
 def read_once(study: Study, size: int) -> Dataset:

@@ -17,6 +17,7 @@ from assay.studies.claim import Claim, Row, Setting
 from assay.studies.published_claims import chosen, module_of, parse, write
 from assay.studies.reading import Reading
 from assay.suite.spec import Spec, make_suite
+from assay.training.trained_weights import TrainedWeights
 
 CIFAR = ("cifar_resnet20", "cifar_resnet56")  # two depths of one kind of network
 
@@ -41,6 +42,7 @@ class Study:
         workers: Processes.
         micro_batch: Inputs per call of a network; chosen by default.
         setting: What dataset and networks are to the paper's own.
+        trained: The weights of the networks that its claims train; no claim trains them again.
     """
 
     dataset: Any
@@ -58,6 +60,7 @@ class Study:
     setting: Setting = "stand-in"
     others: Mapping[str, Any] = field(default_factory=dict)
     training: Sequence[Any] = ()
+    trained: TrainedWeights = field(default_factory=TrainedWeights, repr=False, compare=False)
     _read: dict[str, Reading] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -277,8 +277,8 @@ class Choice:
 
     def _told(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options by content: of a plug-in at an address tells `nested`, wherever its file lies."""
-        nested = self.plugin.nested()
-        return {o: v for o, v in options.items() if o not in nested or not _at_address(v)}
+        nested, identifying = self.plugin.nested(), self.plugin.identifying(options)
+        return {o: v for o, v in identifying.items() if o not in nested or not _at_address(v)}
 
 
 def _at_address(item: Any) -> bool:
@@ -321,7 +321,7 @@ def usual_label(choice: Choice) -> str:
     plugin = choice.plugin
     usual = {**plugin.defaults, **(REDUCTION if choice.reduction else {}), **plugin.preset}
     noise = _different(choice.noise, _noise(plugin, dict(plugin.preset)))
-    shown = {**choice.options, **choice.reduction, "noise": noise}
+    shown = {**plugin.identifying(choice.options), **choice.reduction, "noise": noise}
     name = plugin.name
     if MAPS_HASH in shown and "path" in shown:  # what a file is called says more
         name = Path(shown.pop("path")).stem

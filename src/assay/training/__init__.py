@@ -1,1 +1,1 @@
-"""Training of small networks, where a study or an environment needs one."""
+"""Training of networks, and the store of trained weights."""

@@ -1,4 +1,4 @@
-"""Training on images that fit several classes, because what would tell these apart is not there."""
+"""Training on images that fit several classes, because the parts that differ are not shown."""
 
 import torch
 import torch.nn.functional as F
@@ -8,19 +8,19 @@ from assay.progress import bar
 
 
 def fitting(classes: Tensor, labels: Tensor, absent: Tensor) -> Tensor:  # [N, classes] bool
-    """The classes that agree with each sample's own in all parts that are there.
+    """The classes that agree with each sample's own class in all parts that are shown.
 
     Args:
-        classes: The variant that each class has of each part `[classes, parts]`.
+        classes: The variant of each part for every class `[classes, parts]`.
         labels: Each sample's class `[N]`.
-        absent: Which parts are not there `[N, parts]`.
+        absent: Which parts are not shown `[N, parts]`.
     """
     agree = classes[None] == classes[labels][:, None]  # [N, classes, parts]
     return (agree | absent[:, None]).all(2)
 
 
 def several_targets_loss(logits: Tensor, fits: Tensor) -> Tensor:
-    """The mean cross-entropy against all classes that fit, then over samples."""
+    """The mean cross-entropy with all classes that fit, averaged over samples."""
     shares = fits / fits.sum(1, keepdim=True)
     return F.cross_entropy(logits, shares.to(logits.dtype))
 
@@ -36,16 +36,16 @@ def fit(
     batch: int = 64,
     progress: bool = True,
 ) -> nn.Module:
-    """Train a network from where it stands, on the CPU, the same for a seed.
+    """Train a network on the CPU, starting from its weights; the same seed gives the same result.
 
     Args:
-        net: The network; it is changed.
-        images: 8 bits a channel `[N, 3, H, W]`; the network sees them in [0, 1].
+        net: The network, changed in place.
+        images: 8 bits per channel `[N, 3, H, W]`; the network sees them in [0, 1].
         fits: The classes that fit each image `[N, classes]`.
         epochs: How often each image is seen.
-        seed: Of the order of the images.
-        rate: The highest learning rate of a rising and falling one.
-        batch: Images to a step.
+        seed: The seed of the order of the images.
+        rate: The highest learning rate of a cycle.
+        batch: Images per step.
         progress: Whether to show a bar.
     """
     generator = torch.Generator().manual_seed(seed)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SIZE = 32  # pixels a side
 EPOCHS, TRAIN = 3, 8000  # as often as M4 sees its images, and how many there are
 DRAWS = 5  # random baselines of integrated gradients
-CLASS = {"output": "probability"}  # what is explained of the class
+CLASS: dict[str, object] = {"output": "probability"}  # what is explained of the class
 NOISE = 0.001  # of SmoothGrad, as a share of the image's range
 
 
@@ -98,7 +98,7 @@ def _score(name: str, kind: Kind, made: Environment, study: Study) -> dict[str, 
     return {m: float(np.nanmean(reading.values("synscore", m))) for m in reading.methods}
 
 
-def methods_of(kind: Kind, study: Study) -> list[Any]:
+def methods_of(kind: Kind, study: Study) -> list[dict[str, dict[str, object]]]:
     """The methods as M4 runs them for this score, at 50 steps of the study in as many passes."""
     passes = 2 * study.steps
     gradients = {**CLASS, "reduce": "sum_abs"}
@@ -119,13 +119,13 @@ def methods_of(kind: Kind, study: Study) -> list[Any]:
     ]  # fmt: skip
 
 
-def _by_layer(kind: Kind) -> list[Any]:
+def _by_layer(kind: Kind) -> list[dict[str, dict[str, object]]]:
     *earlier, last = kind.layers
     layers = {"gradcam": last, **{f"gradcam at {layer}": layer for layer in earlier}}
     return [{"gradcam": {**CLASS, "layer": at, "label": label}} for label, at in layers.items()]
 
 
-def _by_attention(kind: Kind) -> list[Any]:
+def _by_attention(kind: Kind) -> list[dict[str, dict[str, object]]]:
     told = {**CLASS, "start": kind.start, "resize": "bilinear"}
     return [
         {"generic_attention": {**told, "form": "m4", "label": "generic_attention"}},

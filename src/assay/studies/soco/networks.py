@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,6 @@ from assay.plan.plan import build_one
 from assay.plugins import registry
 from assay.studies.soco import masks as soco_masks
 from assay.training.epochs import train_epochs
-from assay.training.supervised import train_once
 from assay.types import Dataset, Model, Pixels, Preprocess
 from assay.types.hashing import count_distinct
 from assay.types.model import usable_device
@@ -89,16 +88,16 @@ def trained(study: Study, strategy: str | None, seed: int) -> Model:
         torch.manual_seed(seed)
         model = resnet8(int(labels.max()) + 1)
     removed = None if strategy is None else _removed(strategy, images, labels)
-    told: dict[str, Any] = {"epochs": EPOCHS, "batch": BATCH, "seed": seed}
-    key = registry.identity([fingerprint, model.weights_hash, removed, told])
+    setting = {"epochs": EPOCHS, "batch": BATCH, "seed": seed}
+    key = registry.identity([fingerprint, model.weights_hash, removed, setting])
     model.net.to(device)
 
     def train() -> None:
         shown = images if strategy is None else perturbed(strategy, images, labels, images)
         what = f"network {seed}, {strategy or 'nothing'} removed"
-        train_epochs(model, shown, labels, what=what, **told)
+        train_epochs(model, shown, labels, what=what, epochs=EPOCHS, batch=BATCH, seed=seed)
 
-    train_once(f"resnet8-{key}", model.net, train, study.out / "retrained")
+    study.trained.train_once(f"resnet8-{key}", model.net, train, study.out / "retrained")
     return model
 
 

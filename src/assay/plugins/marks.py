@@ -1,0 +1,34 @@
+"""What an option's type can say beyond its values: `Annotated[type, mark]`."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Marks an option that itself chooses a plug-in: `Annotated[Any, Nested("fill")]`."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class HowOnly:
+    """Marks an option that changes how a result is made, not the result: no key or label has it.
+
+    For example the folder of a cache: `Annotated[str | None, HowOnly()]`.
+    """
+
+
+Mark = TypeVar("Mark", Nested, HowOnly)
+
+
+def marked(options: Mapping[str, inspect.Parameter], kind: type[Mark]) -> dict[str, Mark]:
+    """The options whose types carry a mark of this kind, each with its mark."""
+    return {
+        name: mark
+        for name, option in options.items()
+        for mark in getattr(option.annotation, "__metadata__", ())
+        if isinstance(mark, kind)
+    }
