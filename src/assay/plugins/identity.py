@@ -43,11 +43,11 @@ def canonical(value: Any) -> Any:
     )
 
 
-def _is_record(value: Any) -> bool:
+def _is_record(value: object) -> bool:
     return is_dataclass(value) and not isinstance(value, type)
 
 
-def _fields(record: Any) -> dict[str, Any]:
+def _fields(record: Any) -> dict[str, object]:
     """The fields of a dataclass that are not at their defaults: a new field changes no old key."""
     described = {}
     for field in fields(record):
@@ -60,21 +60,21 @@ def _fields(record: Any) -> dict[str, Any]:
     return described
 
 
-def _default(field: Field[Any]) -> Any:
+def _default(field: Field[Any]) -> object:
     """The content of a field that nobody set; itself, which equals nothing, where it must be."""
     if field.default is not MISSING:
         return _content(field.default)
     return field if field.default_factory is MISSING else _content(field.default_factory())
 
 
-def _content(value: Any) -> Any:
+def _content(value: object) -> object:
     return code_identity(value) if callable(value) and not _is_record(value) else canonical(value)
 
 
 # --- code -------------------------------------------------------------------------------------
 
 
-def code_identity(source: Any) -> str:
+def code_identity(source: object) -> str:
     """What tells one callable from another: its code, and the values and functions it uses.
 
     Where that cannot be known (an object with a state of its own) the identity is good for this
@@ -96,7 +96,7 @@ def class_identity(kind: type) -> str:
     return identity(_Uses().kind(kind))
 
 
-def setting_identity(value: Any, kind: type) -> str:
+def setting_identity(value: object, kind: type) -> str:
     """What tells one setting of an object of this class from another."""
     return identity(_Uses().value("", value, kind, exact=False))
 
@@ -114,9 +114,9 @@ class _Uses:
     """
 
     def __init__(self) -> None:
-        self._seen: set[Any] = set()
+        self._seen: set[object] = set()
 
-    def function(self, source: FunctionType, exact: bool) -> Any:
+    def function(self, source: FunctionType, exact: bool) -> object:
         """A function by its tree, its defaults and what it uses."""
         self._seen.add(id(source))
         try:
@@ -129,7 +129,7 @@ class _Uses:
         told = [self.value("", value, source, exact) for value in defaults]
         return [code.text, told, self._used(code, source, exact)]
 
-    def kind(self, source: type) -> Any:
+    def kind(self, source: type) -> object:
         """A class by its tree, its bases and what it uses; by its name where it has no source."""
         self._seen.add(id(source))
         bases = [b.__name__ if from_elsewhere(b) else self._once(b) for b in source.__bases__]
@@ -139,7 +139,7 @@ class _Uses:
             return [f"{source.__module__}.{source.__qualname__}", bases]
         return [code.text, bases, self._used(code, source, False)]
 
-    def value(self, name: str, value: Any, user: FunctionType | type, exact: bool) -> Any:
+    def value(self, name: str, value: object, user: FunctionType | type, exact: bool) -> object:
         """Something that a function or class uses under this name."""
         if isinstance(value, FunctionType | type):
             same = value.__module__ == user.__module__
@@ -153,12 +153,12 @@ class _Uses:
             return [kind, canonical(value) if exact else self._record(value, user)]
         return canonical(value) if exact else self._constant(name, value, user)
 
-    def _once(self, source: FunctionType | type, exact: bool = False) -> Any:
+    def _once(self, source: FunctionType | type, exact: bool = False) -> object:
         if id(source) in self._seen:
             return source.__qualname__
         return self.kind(source) if isinstance(source, type) else self.function(source, exact)
 
-    def _used(self, code: Code, user: FunctionType | type, exact: bool) -> dict[str, Any]:
+    def _used(self, code: Code, user: FunctionType | type, exact: bool) -> dict[str, object]:
         around = _surroundings(user)
         states = () if exact else code.rebound
         return {
@@ -167,14 +167,14 @@ class _Uses:
             if name in around and name not in states and not name.startswith("__")
         }
 
-    def _record(self, record: Any, user: FunctionType | type) -> Any:
+    def _record(self, record: Any, user: FunctionType | type) -> object:
         if id(record) in self._seen:
             return type(record).__name__
         self._seen.add(id(record))
         told = {f.name: getattr(record, f.name) for f in fields(record) if f.compare}
         return {name: self.value("", value, user, False) for name, value in told.items()}
 
-    def _constant(self, name: str, value: Any, user: FunctionType | type) -> Any:
+    def _constant(self, name: str, value: object, user: FunctionType | type) -> object:
         if _is_plain(value):
             return repr(value)
         module = sys.modules.get(user.__module__)
@@ -190,11 +190,11 @@ class _Uses:
         return [code.text, self._used(code, user, False)]
 
 
-def _surroundings(user: FunctionType | type) -> Mapping[str, Any]:
+def _surroundings(user: FunctionType | type) -> Mapping[str, object]:
     """What names mean to a function or class: where it was defined, and in its module."""
     if isinstance(user, FunctionType):
         return ChainMap(_closed_over(user), user.__globals__)
-    closed: dict[str, Any] = {}
+    closed: dict[str, object] = {}
     around = vars(sys.modules[user.__module__]) if user.__module__ in sys.modules else {}
     for value in vars(user).values():
         method = getattr(value, "__func__", getattr(value, "fget", value))
@@ -205,21 +205,21 @@ def _surroundings(user: FunctionType | type) -> Mapping[str, Any]:
     return ChainMap(closed, around)
 
 
-def _home(function: FunctionType) -> Any:
+def _home(function: FunctionType) -> object:
     """The module a function was written in; a decorator may say another."""
     return function.__globals__.get("__name__")
 
 
-def _closed_over(function: FunctionType) -> dict[str, Any]:
+def _closed_over(function: FunctionType) -> dict[str, object]:
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return {name: cell.cell_contents for name, cell in cells}
 
 
-def _has_state(routine: Any) -> bool:
+def _has_state(routine: object) -> bool:
     return not isinstance(getattr(routine, "__self__", None), type | ModuleType | None)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, str | bytes | int | float | complex)
@@ -231,13 +231,13 @@ def _module_name(module: str, user: str) -> str:
     return module.rpartition(".")[2] if same else module
 
 
-def identity(value: Any) -> str:
+def identity(value: object) -> str:
     """A stable hash of a JSON-like description."""
     text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """An option's value as it reads in a label: `blur(sigma=10)`, `0.5`, `a|b`."""
     value = canonical(value)
     if isinstance(value, Mapping):
@@ -250,7 +250,7 @@ def describe(value: Any) -> str:
     return re.sub(r"\s+", "_", f"{value:g}" if isinstance(value, float) else str(value))
 
 
-def label(name: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+def label(name: str, options: Mapping[str, object], defaults: Mapping[str, object]) -> str:
     """The name at defaults, else `name[option=value]` with only the options that differ."""
     different = [
         f"{option}={describe(value)}"
@@ -260,7 +260,7 @@ def label(name: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) ->
     return f"{name}[{','.join(different)}]" if different else name
 
 
-def pick(item: Any) -> tuple[str, dict[str, Any]]:
+def pick(item: object) -> tuple[str, dict[str, Any]]:
     """Name and options of an item as a suite writes it: `blur` or `{blur: {sigma: 10}}`."""
     if isinstance(item, str):
         return item, {}
