@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import assay
+from assay.studies.attributionlab import paper_tables as lab_tables
 from assay.studies.attributionlab import runs as lab_runs
 from assay.studies.attributionlab import study as attributionlab
-from assay.studies.attributionlab import paper_tables as lab_tables
 from assay.studies.attributionlab.units import true_patches
 from assay.studies.published_claims import claims_of, published
 from assay.studies.setting import Study

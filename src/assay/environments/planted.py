@@ -25,12 +25,12 @@ from assay.models.cifar_resnet import CifarResNet
 from assay.models.wrap import model as as_model
 from assay.plugins import registry
 from assay.plugins.addresses import load_object
+from assay.plugins.option_types import Count
 from assay.plugins.registry import environment
 from assay.training.supervised import RATE, train, train_once
 from assay.types import UPPER_BOUND, Dataset, Model, Pixels, Preprocess
 from assay.types.model import usable_device
 
-Count = Annotated[int, Field(ge=1)]
 Labels = Annotated[int, Field(ge=2)]
 Side = Annotated[int, Field(ge=8)]
 Rate = Annotated[float, Field(gt=0)]

@@ -15,7 +15,7 @@ from assay.methods.gradients import Output
 from assay.plugins.registry import Passes
 from assay.types import Batch, Model
 
-Steps = Annotated[int, Field(ge=2)]
+TwoOrMore = Annotated[int, Field(ge=2)]
 
 
 def _steps_and(more: int) -> Callable[[Mapping[str, Any]], Passes]:
@@ -29,7 +29,7 @@ def bt_head(
     batch: Batch,
     *,
     start: Start | None = None,
-    steps: Steps = 20,
+    steps: TwoOrMore = 20,
     resize: Resize = "nearest",
     output: Output = "logit",
 ) -> Tensor:
@@ -59,7 +59,7 @@ def bt_token(
     batch: Batch,
     *,
     start: Start | None = None,
-    steps: Steps = 20,
+    steps: TwoOrMore = 20,
     resize: Resize = "nearest",
     output: Output = "logit",
 ) -> Tensor:

@@ -18,14 +18,10 @@ from assay.methods.cam import enlarge, find_layer, outputs
 from assay.methods.outputs import answers
 from assay.methods.statistics import usual, usual_passes
 from assay.models.prepare import prepare_network
+from assay.plugins.option_types import Count, NonNegative, Positive, ShareBelowOne
 from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
-
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _iba_passes(options: Mapping[str, Any]) -> Passes:
@@ -64,14 +60,14 @@ def iba(
     batch: Batch,
     *,
     layer: Any = None,
-    beta: NotNegative = 10.0,
+    beta: NonNegative = 10.0,
     steps: Count = 10,
     samples: Count = 10,
-    sigma: NotNegative = 1.0,
+    sigma: NonNegative = 1.0,
     lr: Positive = 1.0,
     alpha0: float = 5.0,
     min_std: Positive = 0.01,
-    active: Share = 0.01,
+    active: ShareBelowOne = 0.01,
     estimate: Annotated[int, Field(ge=2)] = 1000,
 ) -> Tensor:
     """The bits of a layer that pass a bottleneck of noise, made as narrow as the answer allows.
@@ -316,18 +312,18 @@ def input_iba(
     batch: Batch,
     *,
     layer: Any = None,
-    beta: NotNegative = 20.0,
+    beta: NonNegative = 20.0,
     steps: Count = 60,
     samples: Count = 10,
-    sigma: NotNegative = 1.0,
+    sigma: NonNegative = 1.0,
     lr: Positive = 1.0,
     alpha0: float = 5.0,
-    feature_beta: NotNegative = 20.0,
+    feature_beta: NonNegative = 20.0,
     feature_steps: Count = 10,
     epochs: Annotated[int, Field(ge=0)] = 20,
     synthetic: Annotated[int, Field(ge=1)] = 200,
     min_std: Positive = 0.01,
-    active: Share = 0.01,
+    active: ShareBelowOne = 0.01,
     estimate: Annotated[int, Field(ge=2)] = 1000,
     variant: Literal["paper", "code"] = "paper",
 ) -> Tensor:

@@ -18,7 +18,7 @@ from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
 
-Variant = Literal["paper", "torchcam"]
+CamVariant = Literal["paper", "torchcam"]
 TOGETHER = 16  # samples whose noisy copies are held at once
 
 
@@ -222,7 +222,7 @@ def gradcam_pp(
     layer: Any = None,
     relu: bool = True,
     output: Output = "logit",
-    variant: Variant = "paper",
+    variant: CamVariant = "paper",
 ) -> Tensor:
     """Grad-CAM with positive gradients, each place counted by a weight of its own.
 
@@ -258,7 +258,7 @@ def smooth_gradcam_pp(
     sigma: Annotated[float, Field(ge=0)] = 0.3,
     relu: bool = True,
     output: Output = "logit",
-    variant: Variant = "paper",
+    variant: CamVariant = "paper",
 ) -> Tensor:
     """Grad-CAM++ with the powers of its gradients averaged over noisy copies of the input.
 

@@ -23,7 +23,7 @@ FEW = 64  # masks searched for at once where no more are asked for
 RATE, MOMENTUM, PENALTY, GROWTH = 0.01, 0.9, 300.0, 1.0035
 
 Area = Annotated[float, Field(gt=0, lt=1)]
-Variant = Literal["preserve", "delete"]
+MaskVariant = Literal["preserve", "delete"]
 
 
 def _areas(area: float | tuple[float, ...]) -> tuple[float, ...]:
@@ -49,7 +49,7 @@ def extremal_perturbation(
     *,
     area: Area | Annotated[tuple[Area, ...], Field(min_length=1)] = 0.1,
     steps: Annotated[int, Field(ge=1)] = 800,
-    variant: Variant = "preserve",
+    variant: MaskVariant = "preserve",
     output: Output = "logit",
 ) -> Tensor:
     """The smooth mask of a given area that keeps the answer highest when all else is blurred.
@@ -88,7 +88,7 @@ class _Search:
     masks: "SmoothMasks"
     areas: Tensor  # [n]
 
-    def run(self, steps: int, variant: Variant, output: Output) -> Tensor:  # [n, H, W]
+    def run(self, steps: int, variant: MaskVariant, output: Output) -> Tensor:  # [n, H, W]
         """The masks of the last step, as they were shown to the network."""
         pyramid = self._pyramid()
         keep = variant == "preserve"

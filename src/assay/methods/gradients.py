@@ -15,13 +15,13 @@ from assay.methods.copies import points
 from assay.methods.outputs import Output as Output
 from assay.methods.outputs import explained as explained
 from assay.methods.promises import completeness, difference, gap
+from assay.plugins.option_types import Count
 from assay.plugins.registry import Check, Passes, describe, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 
 FEWEST_STEPS, MOST_STEPS = 8, 512  # of integrals that take as many as they need
-Steps = Literal["auto"] | Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=1)]
+PathSteps = Literal["auto"] | Count
 Tolerance = Annotated[float, Field(gt=0)]
 
 
@@ -152,7 +152,7 @@ def integrated_gradients(
     model: Model,
     batch: Batch,
     *,
-    steps: Steps = 50,
+    steps: PathSteps = 50,
     baseline: FillChoice = "zero",
     draws: Count = 1,
     tolerance: Tolerance = 1e-3,
@@ -252,7 +252,7 @@ def integrated_gradients_uniform(
     model: Model,
     batch: Batch,
     *,
-    steps: Steps = 50,
+    steps: PathSteps = 50,
     draws: Count = 1,
     tolerance: Tolerance = 1e-3,
     output: Output = "logit",

@@ -12,14 +12,13 @@ from torch import Tensor
 from assay.engine.engine import engine_of, intervention
 from assay.errors import InputError
 from assay.methods.gradients import Output
+from assay.plugins.option_types import Count, InnerShare
 from assay.plugins.registry import Passes, get, method, pick
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 from assay.units.absent import each
 from assay.units.features import Features, UnitsChoice, make_units
 
-Share = Annotated[float, Field(gt=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
 Spread = Literal["full", "share"]
 
 
@@ -90,7 +89,7 @@ def rise(
     *,
     masks: Count = 1000,
     side: Annotated[int, Field(ge=2)] = 8,
-    keep: Share = 0.1,
+    keep: InnerShare = 0.1,
     fill: FillChoice = "zero",
     output: Output = "probability",
     normalise: bool = False,
@@ -136,7 +135,7 @@ def rise_uniform(
     *,
     masks: Count = 1000,
     side: Annotated[int, Field(ge=2)] = 8,
-    keep: Share = 0.1,
+    keep: InnerShare = 0.1,
     output: Output = "probability",
     normalise: bool = False,
 ) -> Tensor:

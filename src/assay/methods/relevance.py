@@ -67,7 +67,7 @@ class Layer:
         return replace(self, z=z.detach(), weight=self.weight * scale.reshape(row), bias=bias)
 
 
-Share = Callable[[Layer, Tensor], Tensor]  # from a layer and the relevance of z to that of x
+LayerRule = Callable[[Layer, Tensor], Tensor]  # from a layer and the relevance of z to that of x
 
 
 def stable_ratio(above: Tensor, below: Tensor, epsilon: float) -> Tensor:
@@ -77,7 +77,7 @@ def stable_ratio(above: Tensor, below: Tensor, epsilon: float) -> Tensor:
     return above / (below + torch.where(below < 0, -epsilon, epsilon))
 
 
-def epsilon_rule(epsilon: float) -> Share:
+def epsilon_rule(epsilon: float) -> LayerRule:
     """Shares of x w in z, bias and all; an epsilon takes from what is nearly zero."""
 
     def share(layer: Layer, relevance: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def epsilon_rule(epsilon: float) -> Share:
     return share
 
 
-def alpha_beta_rule(alpha: float) -> Share:
+def alpha_beta_rule(alpha: float) -> LayerRule:
     """What speaks for z gets alpha times its relevance, what speaks against it 1 - alpha times."""
 
     def share(layer: Layer, relevance: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ class Relevance(Override):
     """The rules: `share` for linear layers, by kind and place; one way for all other operators."""
 
     def __init__(
-        self, name: str, rule: Callable[[Layer], Share], epsilon: float, positive: bool = False
+        self, name: str, rule: Callable[[Layer], LayerRule], epsilon: float, positive: bool = False
     ) -> None:
         """`positive` shares sums out among what is positive in them, constants left out.
 

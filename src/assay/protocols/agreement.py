@@ -13,7 +13,7 @@ from torch.nn import functional
 from assay.errors import NotApplicable
 from assay.removal.fills import gaussian
 
-Side = Literal["overall", "positive", "negative", "positive_smooth"]
+TruthSide = Literal["overall", "positive", "negative", "positive_smooth"]
 Smooth = Literal["filled", "gaussian"]
 Region = Literal["positive", "overall"]
 
@@ -33,7 +33,7 @@ def normalise(maps: Tensor) -> Tensor:
 
 
 def soft_scores(
-    maps: Tensor, truth: Tensor, side: Side = "overall", smooth: Smooth = "filled"
+    maps: Tensor, truth: Tensor, side: TruthSide = "overall", smooth: Smooth = "filled"
 ) -> tuple[Tensor, Tensor, Tensor]:  # each [B]
     """Precision, recall and their harmonic mean of maps that need not be yes or no.
 
@@ -58,7 +58,7 @@ def soft_scores(
 
 
 def sides(
-    maps: Tensor, truth: Tensor, side: Side, smooth: Smooth = "filled"
+    maps: Tensor, truth: Tensor, side: TruthSide, smooth: Smooth = "filled"
 ) -> tuple[Tensor, Tensor]:
     """Map and truth, normalised, as sizes on one side: both at least 0 and at most 1."""
     said, true = normalise(maps), normalise(truth)

@@ -9,24 +9,23 @@ rows of the same kind in files of their own.
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from assay import reduce
 from assay.errors import InputError
+from assay.plugins.option_types import Count, Output
 from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Response, Scores
 from assay.units.absent import above, below, by_rank
 from assay.units.features import UnitsChoice, make_units
 
-Output = Literal["probability", "logit", "log_odds"]
 Order = Literal["most_relevant_first", "least_relevant_first"]
-Steps = Annotated[int, Field(ge=1)] | tuple[float, ...]
-Variant = Literal["exact", "m4"]
+Steps = Count | tuple[float, ...]
+CurveVariant = Literal["exact", "m4"]
 
 
 def curve(
@@ -35,7 +34,7 @@ def curve(
     units: UnitsChoice,
     steps: Steps,
     fill: FillChoice,
-    variant: Variant = "exact",
+    variant: CurveVariant = "exact",
 ) -> tuple[Response, Tensor]:  # answers [B, K], share removed [K]
     """The model's answers while units leave in the order of the map.
 
@@ -133,7 +132,7 @@ def morf(
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",
-    variant: Variant = "exact",
+    variant: CurveVariant = "exact",
 ) -> Scores:
     """Mean drop of the target's probability while the most relevant units leave first.
 
@@ -168,7 +167,7 @@ def lerf(
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",
-    variant: Variant = "exact",
+    variant: CurveVariant = "exact",
 ) -> Scores:
     """Mean drop of the target's probability while the least relevant units leave first.
 
@@ -203,7 +202,7 @@ def abpc(
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",
-    variant: Variant = "exact",
+    variant: CurveVariant = "exact",
 ) -> Scores:
     """Mean gap between the least- and the most-relevant-first curve.
 

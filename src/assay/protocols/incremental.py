@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import NotApplicable
+from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
-from assay.protocols.curves import Output, Steps, joined, ranked, removed_shares
+from assay.protocols.curves import Steps, joined, ranked, removed_shares
 from assay.removal import FillChoice, make_removal
 from assay.types import Case, Response, Scores
 from assay.units.absent import by_rank

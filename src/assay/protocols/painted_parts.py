@@ -14,14 +14,16 @@ from torch import Tensor
 from assay import reduce
 from assay.engine.engine import intervention
 from assay.errors import InputError
+from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
 from assay.units.absent import Absent, each
 from assay.units.features import Features, make_units, parts_of
 
-Output = Literal["logit", "probability", "log_odds"]
-Check = Literal["completeness", "data_check", "preservation", "deletion_check", "distractibility"]
+PartTest = Literal[
+    "completeness", "data_check", "preservation", "deletion_check", "distractibility"
+]
 MARGIN = 2 / 256  # of the image's side, around every piece of a part
 THRESHOLDS = tuple((0.01 + 0.49 * k / 79) for k in range(80))
 
@@ -115,7 +117,7 @@ def grown(mask: Tensor, margin: int) -> Tensor:  # [B, H, W] bool
 def part_completeness(
     case: Case,
     *,
-    score: Check = "completeness",
+    score: PartTest = "completeness",
     fill: FillChoice = "rerender",
     output: Output = "logit",
     irrelevant: Annotated[float, Field(ge=0)] = 0.05,

@@ -11,13 +11,14 @@ from pydantic import Field
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.plugins.option_types import InnerShare, Output
 from assay.plugins.registry import protocol
-from assay.protocols.curves import Order, Output, ranked
+from assay.protocols.curves import Order, ranked
 from assay.removal import FillChoice
 from assay.types import Case, Scores
 from assay.units.features import UnitsChoice
 
-Shares = Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(min_length=1)]
+RationaleShares = Annotated[tuple[InnerShare, ...], Field(min_length=1)]
 ERASER: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 
@@ -35,7 +36,7 @@ ERASER: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
 def comprehensiveness(
     case: Case,
     *,
-    shares: Shares = ERASER,
+    shares: RationaleShares = ERASER,
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",
@@ -68,7 +69,7 @@ def comprehensiveness(
 def sufficiency(
     case: Case,
     *,
-    shares: Shares = ERASER,
+    shares: RationaleShares = ERASER,
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",

@@ -14,14 +14,19 @@ from assay.removal import FillChoice
 from assay.types import Case, Scores
 from assay.units.features import UnitsChoice
 
-Variant = Literal["exact", "road"]
+RoadVariant = Literal["exact", "road"]
 
 # What the authors removed (most relevant first) or kept (least relevant first).
 AUTHORS_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
 
 
 def _road(
-    case: Case, order: Order, steps: Steps, fill: FillChoice, units: UnitsChoice, variant: Variant
+    case: Case,
+    order: Order,
+    steps: Steps,
+    fill: FillChoice,
+    units: UnitsChoice,
+    variant: RoadVariant,
 ) -> Scores:
     if variant == "exact":
         answers, x = curve(case, order, units, steps, fill)
@@ -56,7 +61,7 @@ def road_morf(
     steps: Steps = 20,
     fill: FillChoice = "noisy_linear",
     units: UnitsChoice = "elements",
-    variant: Variant = "exact",
+    variant: RoadVariant = "exact",
 ) -> Scores:
     """Area under the accuracy while the most relevant pixels leave first and are imputed.
 
@@ -91,7 +96,7 @@ def road_lerf(
     steps: Steps = 20,
     fill: FillChoice = "noisy_linear",
     units: UnitsChoice = "elements",
-    variant: Variant = "exact",
+    variant: RoadVariant = "exact",
 ) -> Scores:
     """Area under the accuracy while the least relevant pixels leave first and are imputed.
 

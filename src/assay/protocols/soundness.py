@@ -11,15 +11,13 @@ from pydantic import Field
 from torch import Tensor
 
 from assay.errors import NotApplicable
+from assay.plugins.option_types import Share, ShareBelowOne
 from assay.plugins.registry import protocol
 from assay.protocols.curves import correct
 from assay.removal import FillChoice
 from assay.types import Case, Scores
 from assay.units.absent import above, below, by_rank, ranks
 from assay.units.features import Features, UnitsChoice, make_units
-
-Share = Annotated[float, Field(gt=0, le=1)]
-Level = Annotated[float, Field(ge=0, lt=1)]
 
 # Samples of different sizes cannot take equal steps if one has fewer units than this.
 _FEWEST_UNITS = 100
@@ -124,7 +122,7 @@ def _mass(features: Features, values: Tensor) -> Tensor:  # [B, P + 1]
 def completeness(
     case: Case,
     *,
-    thresholds: Annotated[tuple[Level, ...], Field(min_length=1)] = (
+    thresholds: Annotated[tuple[ShareBelowOne, ...], Field(min_length=1)] = (
         *(0.9, 0.8, 0.7, 0.6, 0.5),
         *(0.4, 0.3, 0.2, 0.1),
     ),

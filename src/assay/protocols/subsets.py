@@ -11,15 +11,14 @@ from torch import Tensor
 from assay import reduce
 from assay.engine.engine import intervention
 from assay.errors import InputError, NotApplicable
+from assay.plugins.option_types import Output, Share
 from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
 from assay.units.absent import Absent, each, random_subsets
 from assay.units.features import Features, UnitsChoice, make_units, one_of
 
-Output = Literal["logit", "probability", "log_odds"]
-Share = Annotated[float, Field(gt=0, le=1)]
-Shares = tuple[Share, ...]
+SetSizes = tuple[Share, ...]
 Grid = Annotated[int, Field(ge=2)] | None
 
 
@@ -40,7 +39,7 @@ Grid = Annotated[int, Field(ge=2)] | None
 def infidelity(
     case: Case,
     *,
-    sizes: Shares = (1 / 7, 2 / 7, 4 / 7),
+    sizes: SetSizes = (1 / 7, 2 / 7, 4 / 7),
     stride: Share = 1 / 28,
     subsets: Annotated[int, Field(ge=2)] = 40,
     units: UnitsChoice = None,
@@ -91,7 +90,7 @@ def infidelity(
 
 
 def _perturbations(
-    case: Case, sizes: Shares, stride: float, subsets: int, units: UnitsChoice
+    case: Case, sizes: SetSizes, stride: float, subsets: int, units: UnitsChoice
 ) -> tuple[Features, Absent]:
     if _by_windows(case.batch, units):
         features = make_units(case.batch, {"windows": {"sizes": sizes, "stride": stride}})
@@ -155,7 +154,7 @@ def sensitivity_n(
     *,
     grid: Grid = None,
     units: UnitsChoice = None,
-    shares: Shares = (0.1, 0.25, 0.5, 0.75),
+    shares: SetSizes = (0.1, 0.25, 0.5, 0.75),
     subsets: Annotated[int, Field(ge=3)] = 50,
     fill: FillChoice = "zero",
     output: Output = "logit",

@@ -13,8 +13,8 @@ from assay.errors import InputError
 from assay.plugins.registry import protocol
 from assay.protocols.agreement import (
     Region,
-    Side,
     Smooth,
+    TruthSide,
     average_precision,
     mass_inside,
     soft_scores,
@@ -40,7 +40,7 @@ FACTS: Mapping[str, Any] = {
     cite="zhang2023attributionlab",
     title="F1 against the truth",
 )
-def truth_f1(case: Case, *, truth: Side = "overall", smooth: Smooth = "filled") -> Scores:
+def truth_f1(case: Case, *, truth: TruthSide = "overall", smooth: Smooth = "filled") -> Scores:
     """Harmonic mean of a map's precision and recall against what is truly relevant.
 
     Formula: 2 P R / (P + R) with P = sum|a g| / sum|a| and R = sum|a g| / sum|g|. In map a and
@@ -70,7 +70,9 @@ def truth_f1(case: Case, *, truth: Side = "overall", smooth: Smooth = "filled") 
     cite="zhang2023attributionlab",
     title="Precision against the truth",
 )
-def truth_precision(case: Case, *, truth: Side = "overall", smooth: Smooth = "filled") -> Scores:
+def truth_precision(
+    case: Case, *, truth: TruthSide = "overall", smooth: Smooth = "filled"
+) -> Scores:
     """How much of what a map says is truly relevant.
 
     Formula: sum|a g| / sum|a|, with map a, truth g and the options of `truth_f1`. A map of zeros
@@ -90,7 +92,7 @@ def truth_precision(case: Case, *, truth: Side = "overall", smooth: Smooth = "fi
     cite="zhang2023attributionlab",
     title="Recall against the truth",
 )
-def truth_recall(case: Case, *, truth: Side = "overall", smooth: Smooth = "filled") -> Scores:
+def truth_recall(case: Case, *, truth: TruthSide = "overall", smooth: Smooth = "filled") -> Scores:
     """How much of what is truly relevant a map shows.
 
     Formula: sum|a g| / sum|g|, with map a, truth g and the options of `truth_f1`. A constant map

@@ -15,7 +15,7 @@ from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.resampling import Floats, resample_counts
 
 Direction = Literal["above", "below", "within", "outside"]
-Setting = Literal["exact", "scaled", "stand-in"]
+SettingKind = Literal["exact", "scaled", "stand-in"]
 
 # What the verdict of a claim may be.
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
@@ -93,7 +93,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Row:
+class ClaimRow:
     """A claim in one setting, with what was found there.
 
     Attributes:
@@ -184,8 +184,8 @@ def apart(name: str, these: Sequence[float], those: Sequence[float]) -> Effect:
 
 
 def make_row(
-    claim: Claim, effects: Sequence[Effect], setting: Setting, where: str = "", note: str = ""
-) -> Row:
+    claim: Claim, effects: Sequence[Effect], setting: SettingKind, where: str = "", note: str = ""
+) -> ClaimRow:
     """A row without its verdict, which depends on the paper's other claims: see `judge`."""
     effects = [
         replace(
@@ -206,7 +206,7 @@ def make_row(
     low, high = shown.interval()
     listed = "; ".join(str(e) for e in effects) if len(effects) > 1 else ""
     few = f"Fewer than the {claim.n:,} wanted" if shown.n < claim.n else ""
-    return Row(
+    return ClaimRow(
         id=f"{claim.id}@{where}" if where else claim.id,
         claim=claim.id,
         paper=claim.paper,
@@ -263,7 +263,7 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(value) for value in found]
 
 
-def judge(rows: Sequence[Row]) -> list[Row]:
+def judge(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
     """The verdicts of one paper's rows: what is decided must be so after Holm's correction."""
     tested = [row for row in rows if row.p_holds is not None and row.p_fails is not None]
     least = [min(row.p_holds or 0.0, row.p_fails or 0.0) for row in tested]
@@ -271,7 +271,7 @@ def judge(rows: Sequence[Row]) -> list[Row]:
     return [_judged(r, adjusted[r.id], len(tested)) if r.id in adjusted else r for r in rows]
 
 
-def _judged(row: Row, adjusted: float, family: int) -> Row:
+def _judged(row: ClaimRow, adjusted: float, family: int) -> ClaimRow:
     holds = (row.p_holds or 0.0) <= (row.p_fails or 0.0)
     if adjusted <= ALPHA and (row.n or 0) >= FEWEST_GROUPS:
         failed = NOT_CARRIED if row.setting == "stand-in" else FAILS
@@ -283,7 +283,7 @@ def _judged(row: Row, adjusted: float, family: int) -> Row:
     return replace(row, verdict=UNDECIDED, remedy=f"{why}{_needed(row, family)}")
 
 
-def _needed(row: Row, family: int) -> str:
+def _needed(row: ClaimRow, family: int) -> str:
     """How many units would decide it, if the numbers stay what they are."""
     ratios = [r for r in (row.needed or {}).values() if r > 0]
     if not row.n or any(math.isinf(r) for r in ratios):
@@ -315,9 +315,9 @@ def _where(effect: Effect) -> str:
     return f"wanted {wanted.format(margin)}"
 
 
-def open_row(claim: Claim) -> Row:
+def open_row(claim: Claim) -> ClaimRow:
     """The row of a claim that nobody has run, with the reason."""
-    return Row(
+    return ClaimRow(
         id=claim.id,
         claim=claim.id,
         paper=claim.paper,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import InputError, PrerequisiteError, unknown
-from assay.studies.claim import Claim, Row, judge, open_row
+from assay.studies.claim import Claim, ClaimRow, judge, open_row
 
 # The key of a paper and the module that holds its claims.
 PAPERS = {
@@ -46,14 +46,14 @@ def chosen(name: str) -> tuple[str, list[Claim]]:
     return paper, found
 
 
-def published(paper: str) -> list[Row]:
+def published(paper: str) -> list[ClaimRow]:
     """The rows of every claim of a paper as the package has them; what was not run says so."""
     file = resources.files("assay") / "studies" / "published" / f"{paper}.json"
     stored = parse(file.read_text(encoding="utf-8"), file.name) if file.is_file() else []
     return complete(claims_of(paper), stored)
 
 
-def complete(claims: Iterable[Claim], stored: Sequence[Row]) -> list[Row]:
+def complete(claims: Iterable[Claim], stored: Sequence[ClaimRow]) -> list[ClaimRow]:
     """Rows in the order of the claims; a claim without any is open."""
     rows = []
     for claim in claims:
@@ -62,10 +62,10 @@ def complete(claims: Iterable[Claim], stored: Sequence[Row]) -> list[Row]:
     return rows
 
 
-def parse(text: str, where: str) -> list[Row]:
+def parse(text: str, where: str) -> list[ClaimRow]:
     """The rows in the text of a file of results."""
     try:
-        return [Row(**row) for row in json.loads(text)["rows"]]
+        return [ClaimRow(**row) for row in json.loads(text)["rows"]]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"Expected the rows of claims in `{where}`, got {type(error).__name__}: {error}. "
@@ -73,7 +73,7 @@ def parse(text: str, where: str) -> list[Row]:
         ) from None
 
 
-def write(paper: str, rows: Sequence[Row], folder: Path, about: dict[str, Any]) -> Path:
+def write(paper: str, rows: Sequence[ClaimRow], folder: Path, about: dict[str, Any]) -> Path:
     """Put rows beside what a folder already has of the paper, judge all of them, write them."""
     path = folder / f"{paper}.json"
     earlier = parse(path.read_text(encoding="utf-8"), str(path)) if path.exists() else []

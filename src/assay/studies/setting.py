@@ -13,7 +13,7 @@ from assay import __version__
 from assay.errors import InputError, PrerequisiteError
 from assay.plan.forecast import Forecast
 from assay.run.suite_run import dry_run, run
-from assay.studies.claim import Claim, Row, Setting
+from assay.studies.claim import Claim, ClaimRow, SettingKind
 from assay.studies.published_claims import chosen, module_of, parse, write
 from assay.studies.reading import Reading
 from assay.suite.spec import Spec, make_suite
@@ -55,7 +55,7 @@ class Study:
     device: str | None = None
     workers: int = 1
     micro_batch: int | None = None
-    setting: Setting = "stand-in"
+    setting: SettingKind = "stand-in"
     others: Mapping[str, Any] = field(default_factory=dict)
     training: Sequence[Any] = ()
     _read: dict[str, Reading] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -170,7 +170,7 @@ def usual_n(paper: str) -> int:
     return n
 
 
-def run_study(name: str, study: Study) -> tuple[list[Row], Path]:
+def run_study(name: str, study: Study) -> tuple[list[ClaimRow], Path]:
     """Run `soco` or `soco.12`, write the results, and give the rows of these claims.
 
     The results are written after every claim: what is stopped is not lost.

@@ -4,20 +4,16 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from importlib import metadata
-from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from assay.errors import NotApplicable, PrerequisiteError
+from assay.plugins.option_types import Count, NonNegative, Positive
 from assay.plugins.registry import identity, units
+from assay.store import Array
 from assay.types import Batch
-from assay.units.features import Count, Features
-
-Array = np.ndarray[Any, Any]
-Positive = Annotated[float, Field(gt=0)]
-Size = Annotated[float, Field(ge=0)]
+from assay.units.features import Features
 
 # Segmentations by their question: many protocols and methods ask the same one of the same images.
 _KEPT: OrderedDict[str, Array] = OrderedDict()
@@ -32,7 +28,11 @@ def slic(batch: Batch, *, n_segments: Count = 50, compactness: Positive = 10.0) 
 
 @units("quickshift", title="Segments, quickshift")
 def quickshift(
-    batch: Batch, *, kernel_size: Positive = 5.0, max_dist: Positive = 10.0, ratio: Size = 1.0
+    batch: Batch,
+    *,
+    kernel_size: Positive = 5.0,
+    max_dist: Positive = 10.0,
+    ratio: NonNegative = 1.0,
 ) -> Features:
     """Modes of the density over colour and place (vedaldi2008), the segments that LIME uses."""
     return _segments(batch, "quickshift", kernel_size=kernel_size, max_dist=max_dist, ratio=ratio)
@@ -40,7 +40,7 @@ def quickshift(
 
 @units("felzenszwalb", title="Segments, Felzenszwalb")
 def felzenszwalb(
-    batch: Batch, *, scale: Positive = 100.0, sigma: Size = 0.8, min_size: Count = 20
+    batch: Batch, *, scale: Positive = 100.0, sigma: NonNegative = 0.8, min_size: Count = 20
 ) -> Features:
     """Regions of a minimum spanning tree cut where colours change (felzenszwalb2004)."""
     return _segments(batch, "felzenszwalb", scale=scale, sigma=sigma, min_size=min_size)

@@ -20,7 +20,7 @@ from assay.results import load
 from assay.studies.attributionlab.runs import MODULO_TABLE, PAPERS_METRICS, SETTINGS
 from assay.studies.reading import Reading
 
-Ranks = Mapping[str, tuple[int, ...]]
+PrintedRanks = Mapping[str, tuple[int, ...]]
 MODULO_METRICS = ("modulo_insertion", "modulo_deletion", "modulo_sensitivity_n")
 # What the paper prints. Table 4: insertion and deletion.
 TABLE_4 = {
@@ -67,7 +67,7 @@ def modulo_table(reading: Reading) -> Iterator[str]:
         yield f"| {method} | {f1} | {precision} | {recall} | {' | '.join(scores)} | {third} |"
 
 
-def color_table(reading: Reading, printed: Ranks) -> Iterator[str]:
+def color_table(reading: Reading, printed: PrintedRanks) -> Iterator[str]:
     """Tables 5 and 6: truth and metrics of the paper's methods, its ranks in brackets."""
     columns = ("overall", "positive", "negative", "positive_smooth", *PAPERS_METRICS)
     yield f"| method | {' | '.join(c.replace('_', ' ') for c in columns)} |"
@@ -81,7 +81,7 @@ def color_table(reading: Reading, printed: Ranks) -> Iterator[str]:
         yield f"| {method} | {' | '.join(cells)} |"
 
 
-def printed_correlations(ranks: Ranks) -> list[float]:
+def printed_correlations(ranks: PrintedRanks) -> list[float]:
     """What the paper's printed ranks themselves correlate with their F1 column."""
     matrix = np.array(list(ranks.values()))
     return [float(stats.spearmanr(matrix[:, 0], matrix[:, i]).statistic) for i in (1, 2, 3)]

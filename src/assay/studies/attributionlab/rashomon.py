@@ -24,7 +24,7 @@ ENOUGH = 0.1  # the loss at which it ends
 
 
 @dataclass(frozen=True)
-class Finding:
+class UsedObjects:
     """What one trained network is right on, as shares.
 
     Attributes:
@@ -72,7 +72,7 @@ def small_network() -> nn.Module:
     )  # fmt: skip
 
 
-def rashomon(seed: int) -> Finding:
+def rashomon(seed: int) -> UsedObjects:
     """Train a network of this seed on the two images, and show it their objects one by one."""
     centre, edge = images()
     labels = torch.arange(2)
@@ -93,4 +93,4 @@ def rashomon(seed: int) -> Finding:
             float((net(shown).argmax(1) == labels).double().mean())
             for shown in (centre + edge, centre, edge)
         ]
-    return Finding(seed, *right)
+    return UsedObjects(seed, *right)

@@ -11,7 +11,7 @@ from torch import Tensor
 from assay.api import explain
 from assay.plan.plan import build_one
 from assay.reduce import spearman
-from assay.studies.claim import Claim, Effect, Row, make_row
+from assay.studies.claim import Claim, ClaimRow, Effect, make_row
 from assay.studies.soco.numbers import means
 from assay.types import Batch, Model
 
@@ -36,7 +36,7 @@ def _samples(study: Study, name: str) -> tuple[Model, Batch]:
     return model, batch.select(right[: min(FIRST, study.n)].tolist())
 
 
-def mixed_signs(claim: Claim, study: Study) -> list[Row]:
+def mixed_signs(claim: Claim, study: Study) -> list[ClaimRow]:
     """16: neighbours of nearly one colour with opposite signs."""
     rows = []
     for name in study.models:
@@ -63,7 +63,7 @@ def _strong(maps: Tensor) -> Tensor:
     return (strong[..., 1:] & strong[..., :-1]).int()
 
 
-def baselines_matter(claim: Claim, study: Study) -> list[Row]:
+def baselines_matter(claim: Claim, study: Study) -> list[ClaimRow]:
     """17: what black and white baselines highlight."""
     rows = []
     for name in study.models:
@@ -89,7 +89,7 @@ def baselines_matter(claim: Claim, study: Study) -> list[Row]:
     return rows
 
 
-def segments_matter(claim: Claim, study: Study) -> list[Row]:
+def segments_matter(claim: Claim, study: Study) -> list[ClaimRow]:
     """18: LIME on two segmentations."""
     effects: list[Effect] = []
     networks = [next(iter(study.models)), *study.others]

@@ -25,10 +25,10 @@ from assay.studies.attributionlab.claims import GAMMA
 from assay.studies.attributionlab.runs import MODULO_TABLE, PAPERS_METRICS, SUITES, TABLE, read
 from assay.studies.claim import (
     Claim,
+    ClaimRow,
     Direction,
     Effect,
-    Row,
-    Setting,
+    SettingKind,
     apart,
     bootstrap,
     make_row,
@@ -45,7 +45,7 @@ COARSE = ("gradcam", "iba", "extremal_perturbation")
 USUAL_N = 100  # images, unless told otherwise
 NEARLY = 0.99
 # The paper gives neither the weights of its redundant channels nor a temperature.
-SETTING: Setting = "stand-in"
+SETTING: SettingKind = "stand-in"
 UNSEEN, SEEN = "softmax-unseen-nonuniform", "softmax-seen-nonuniform"
 
 
@@ -53,7 +53,7 @@ def _f1(reading: Reading, method: str, side: str, metric: str | None = None) -> 
     return reading.values(side, method, metric)
 
 
-def right_places_wrong_signs(claim: Claim, study: Study) -> list[Row]:
+def right_places_wrong_signs(claim: Claim, study: Study) -> list[ClaimRow]:
     """2: DeepSHAP from black."""
     reading = read("colors", study, UNSEEN)
     values = {side: _f1(reading, "deepshap", side) - GAMMA for side in TRUTHS}
@@ -70,7 +70,7 @@ def _directed(effects: Sequence[Effect], directions: Sequence[Direction]) -> lis
     ]
 
 
-def segments_decide(claim: Claim, study: Study) -> list[Row]:
+def segments_decide(claim: Claim, study: Study) -> list[ClaimRow]:
     """3: the same LIME on three segmentations."""
     reading = read("colors", study, UNSEEN)
     values = {
@@ -82,7 +82,7 @@ def segments_decide(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, effects, SETTING, note="True patches stand for SAM's segments")]
 
 
-def baselines_decide(claim: Claim, study: Study) -> list[Row]:
+def baselines_decide(claim: Claim, study: Study) -> list[ClaimRow]:
     """4: black, or the true background."""
     reading = read("colors", study, UNSEEN)
     values: dict[str, Floats] = {}
@@ -96,14 +96,14 @@ def baselines_decide(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, _directed(means(values, study), directions), SETTING)]
 
 
-def coarse_pass(claim: Claim, study: Study) -> list[Row]:
+def coarse_pass(claim: Claim, study: Study) -> list[ClaimRow]:
     """5: on positive truth without holes."""
     reading = read("colors", study, UNSEEN)
     values = {m: _f1(reading, m, "positive_smooth") - GAMMA for m in COARSE}
     return [make_row(claim, means(values, study), SETTING)]
 
 
-def imprecise_and_best(claim: Claim, study: Study) -> list[Row]:
+def imprecise_and_best(claim: Claim, study: Study) -> list[ClaimRow]:
     """6: Extremal Perturbation's precision, IBA's F1."""
     reading = read("colors", study, UNSEEN)
     values: dict[str, Floats] = {}
@@ -136,8 +136,8 @@ def correlations(
     return np.stack([spearman(scores(metric), true) for metric in metrics], 1)
 
 
-def _effect_of_unseen(part: str, weights: str) -> Callable[[Claim, Study], list[Row]]:
-    def rows(claim: Claim, study: Study) -> list[Row]:
+def _effect_of_unseen(part: str, weights: str) -> Callable[[Claim, Study], list[ClaimRow]]:
+    def rows(claim: Claim, study: Study) -> list[ClaimRow]:
         with_it, without = (
             read(part, study, f"softmax-{effect}-{weights}") for effect in ("unseen", "seen")
         )
@@ -164,7 +164,7 @@ def _effect_of_unseen(part: str, weights: str) -> Callable[[Claim, Study], list[
     return rows
 
 
-def optimal_on_modulo(claim: Claim, study: Study) -> list[Row]:
+def optimal_on_modulo(claim: Claim, study: Study) -> list[ClaimRow]:
     """8: nearly every image."""
     reading = read("modulo", study, "modulo")
     values = {
@@ -174,7 +174,7 @@ def optimal_on_modulo(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, means(values, study), "scaled")]
 
 
-def blurred_on_modulo(claim: Claim, study: Study) -> list[Row]:
+def blurred_on_modulo(claim: Claim, study: Study) -> list[ClaimRow]:
     """9: recall and precision of four methods."""
     reading = read("modulo", study, "modulo")
 
@@ -191,7 +191,7 @@ def blurred_on_modulo(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, effects, "scaled")]
 
 
-def modulo_metrics_agree(claim: Claim, study: Study) -> list[Row]:
+def modulo_metrics_agree(claim: Claim, study: Study) -> list[ClaimRow]:
     """10: the three adapted metrics against overall F1."""
     reading = read("modulo", study, "modulo")
     metrics = ["modulo_insertion", "modulo_deletion", "modulo_sensitivity_n"]
@@ -203,14 +203,14 @@ def modulo_metrics_agree(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, effects, "scaled", note="The paper's: .94, .98 and 1.00")]
 
 
-def negative_curve(claim: Claim, study: Study) -> list[Row]:
+def negative_curve(claim: Claim, study: Study) -> list[ClaimRow]:
     """11: DeepSHAP under Sensitivity-N."""
     reading = read("colors", study, UNSEEN)
     values = {"deepshap": np.nan_to_num(reading.values("sensitivity_n", "deepshap"))}
     return [make_row(claim, means(values, study), SETTING)]
 
 
-def positive_recall(claim: Claim, study: Study) -> list[Row]:
+def positive_recall(claim: Claim, study: Study) -> list[ClaimRow]:
     """13: of methods without negative values."""
     reading = read("colors", study, UNSEEN)
     values = {
@@ -220,7 +220,7 @@ def positive_recall(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, means(values, study), SETTING)]
 
 
-def bottleneck_better(claim: Claim, study: Study) -> list[Row]:
+def bottleneck_better(claim: Claim, study: Study) -> list[ClaimRow]:
     """14: other images in both settings, so their errors add up."""
     colors = _f1(read("colors", study, UNSEEN), "iba", "positive")
     modulo = read("modulo", study, "modulo").values("truth_f1", "iba")
@@ -228,7 +228,7 @@ def bottleneck_better(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, [gained], SETTING)]
 
 
-def curves_cross(claim: Claim, study: Study) -> list[Row]:
+def curves_cross(claim: Claim, study: Study) -> list[ClaimRow]:
     """15: the pair of methods that both lead by most somewhere."""
     reading = read("colors", study, UNSEEN)
     curves = np.stack(
@@ -248,7 +248,7 @@ def curves_cross(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, effects, SETTING)]
 
 
-def some_ignore_the_centre(claim: Claim, study: Study) -> list[Row]:
+def some_ignore_the_centre(claim: Claim, study: Study) -> list[ClaimRow]:
     """1: networks that are equally right look at different things."""
     from assay.studies.attributionlab.rashomon import rashomon
 
@@ -261,19 +261,19 @@ def some_ignore_the_centre(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, [share], SETTING, note=note)]
 
 
-def _on_real(test: str) -> Callable[[Claim, Study], list[Row]]:
+def _on_real(test: str) -> Callable[[Claim, Study], list[ClaimRow]]:
     """16 to 18: explain real networks, which needs torch; the claims can be read without."""
 
-    def rows(claim: Claim, study: Study) -> list[Row]:
+    def rows(claim: Claim, study: Study) -> list[ClaimRow]:
         from assay.studies.attributionlab import real as lab_real
 
-        found: list[Row] = getattr(lab_real, test)(claim, study)
+        found: list[ClaimRow] = getattr(lab_real, test)(claim, study)
         return found
 
     return rows
 
 
-TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
+TESTS: dict[str, Callable[[Claim, Study], list[ClaimRow]]] = {
     "attributionlab.1": some_ignore_the_centre,
     "attributionlab.2": right_places_wrong_signs,
     "attributionlab.3": segments_decide,

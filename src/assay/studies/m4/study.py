@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.studies.claim import Claim, Effect, Row, Setting, apart, make_row, replicates
+from assay.studies.claim import Claim, ClaimRow, Effect, SettingKind, apart, make_row, replicates
 from assay.studies.m4.claims import CLAIMS as CLAIMS
 from assay.studies.m4.claims import LOWEST, MUCH, STAYS
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from assay.suite.spec import Spec
 
 USUAL_N = 500  # images a network is scored on, unless told otherwise
-SETTING: Setting = "stand-in"
+SETTING: SettingKind = "stand-in"
 GRADIENTS = ("integrated_gradients", "smoothgrad")
 ATTENTION = ("generic_attention", "bt_head", "bt_token")
 
@@ -40,7 +40,7 @@ UPPER = "Where a part of the patch suffices, the whole is an upper bound of the 
 Means = Mapping[str, float]  # by method, of one network
 
 
-def patch_on_convolutional(claim: Claim, study: Study) -> list[Row]:
+def patch_on_convolutional(claim: Claim, study: Study) -> list[ClaimRow]:
     """4: who finds the patch on convolutional networks."""
     from assay.studies.m4.networks import CONVOLUTIONAL
     from assay.studies.m4.runs import scored
@@ -48,7 +48,7 @@ def patch_on_convolutional(claim: Claim, study: Study) -> list[Row]:
     return [smoothgrad_last(claim, scored(CONVOLUTIONAL, study))]
 
 
-def smoothgrad_last(claim: Claim, found: Scored) -> Row:
+def smoothgrad_last(claim: Claim, found: Scored) -> ClaimRow:
     """Integrated gradients or Grad-CAM first, SmoothGrad last, none below what the paper has."""
     of_last = _orders(found, lambda means: means["gradcam"])
     of_best = _orders(found, lambda means: max(v for m, v in means.items() if "gradcam" in m))
@@ -75,7 +75,7 @@ def _orders(found: Scored, gradcam: Callable[[Means], float]) -> list[Effect]:
     ]
 
 
-def patch_on_transformers(claim: Claim, study: Study) -> list[Row]:
+def patch_on_transformers(claim: Claim, study: Study) -> list[ClaimRow]:
     """8: who finds the patch on transformers, and how much worse gradients do there."""
     from assay.studies.m4.networks import CONVOLUTIONAL, TRANSFORMERS
     from assay.studies.m4.runs import scored
@@ -83,7 +83,7 @@ def patch_on_transformers(claim: Claim, study: Study) -> list[Row]:
     return [attention_first(claim, scored(TRANSFORMERS, study), scored(CONVOLUTIONAL, study))]
 
 
-def attention_first(claim: Claim, transformers: Scored, convolutional: Scored) -> Row:
+def attention_first(claim: Claim, transformers: Scored, convolutional: Scored) -> ClaimRow:
     """Generic attention first on transformers; gradients lower there than on the other networks."""
     ahead = [
         means["generic_attention"]
@@ -109,7 +109,7 @@ def attention_first(claim: Claim, transformers: Scored, convolutional: Scored) -
     return make_row(claim, effects, SETTING, note=note.removesuffix("."))
 
 
-def patch_is_used(claim: Claim, study: Study) -> list[Row]:
+def patch_is_used(claim: Claim, study: Study) -> list[ClaimRow]:
     """13: what every trained network was found to use, whether it was proved or not."""
     from assay.studies.m4.networks import CONVOLUTIONAL, TRANSFORMERS
     from assay.studies.m4.runs import trained
@@ -120,7 +120,9 @@ def patch_is_used(claim: Claim, study: Study) -> list[Row]:
     return [needed(claim, proofs, [n.name for n in networks if n.made is None])]
 
 
-def needed(claim: Claim, proofs: Mapping[str, Mapping[str, Any]], refused: Sequence[str]) -> Row:
+def needed(
+    claim: Claim, proofs: Mapping[str, Mapping[str, Any]], refused: Sequence[str]
+) -> ClaimRow:
     """Right answers go with the patch, and stay where nothing else does."""
     cards = list(proofs.values())
     effects = [replicates("changed", [card["changed"] for card in cards])]
@@ -161,7 +163,7 @@ def _left_out(*groups: Scored) -> str:
     return f" Left out without proof of use: {', '.join(refused)}" if refused else ""
 
 
-TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
+TESTS: dict[str, Callable[[Claim, Study], list[ClaimRow]]] = {
     "m4.4": patch_on_convolutional,
     "m4.8": patch_on_transformers,
     "m4.13": patch_is_used,

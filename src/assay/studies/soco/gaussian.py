@@ -21,7 +21,7 @@ from assay.ranking.resampling import Floats
 from assay.reduce import at_level, soundness_curve
 from assay.studies.reading import Reading
 
-Variant = Literal["literal", "clean"]
+GaussianVariant = Literal["literal", "clean"]
 
 SAMPLES, FEATURES = 1000, 200
 THRESHOLDS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -64,7 +64,7 @@ class Trial:
 
 
 def draw(
-    variant: Variant, seed: int, samples: int = SAMPLES
+    variant: GaussianVariant, seed: int, samples: int = SAMPLES
 ) -> tuple[Sign, Tensor, Tensor, dict[str, Tensor]]:
     """The network, inputs, labels and the three maps of one trial."""
     random = np.random.default_rng(seed)
@@ -90,7 +90,7 @@ def draw(
 
 
 @functools.cache
-def trial(variant: Variant, seed: int, samples: int = SAMPLES) -> Trial:
+def trial(variant: GaussianVariant, seed: int, samples: int = SAMPLES) -> Trial:
     """Score the three maps by soundness and by completeness at absolute thresholds.
 
     A sample's absent features take the same random values at every step. Where they are drawn anew

@@ -28,8 +28,8 @@ SIZE, WIDTH, EPOCHS, BATCH = 32, 64, 35, 256
 PIXELS = Pixels((0.5,) * 3, (0.25,) * 3)
 
 # What training images lose by their class: (pixels a side, classes) -> [classes, side, side].
-Removal = Callable[[int, int], Tensor]
-STRATEGIES: dict[str, Removal] = {
+ClassMasks = Callable[[int, int], Tensor]
+STRATEGIES: dict[str, ClassMasks] = {
     "disc": soco_masks.central,
     "disc and place": soco_masks.central_and_place,
     "place": soco_masks.place_only,
@@ -38,7 +38,7 @@ BLACK = ("place",)  # others get the mean colour
 REPEATED = 0.01  # the share of images that may be there twice, as a few of CIFAR-10's are
 
 
-class Block(BasicBlock):
+class DownsamplingBlock(BasicBlock):
     """A basic block whose shortcut is a convolution of 1 x 1 where the shape changes."""
 
     def __init__(self, channels: int, out_channels: int, stride: int) -> None:
@@ -57,9 +57,9 @@ def resnet8(classes: int = 10) -> Model:
     net.add_module("stem", nn.Conv2d(3, width, 3, padding=1, bias=False))
     net.add_module("bn", nn.BatchNorm2d(width))
     net.add_module("relu", nn.ReLU())
-    net.add_module("block1", Block(width, width, 1))
-    net.add_module("block2", Block(width, 2 * width, 2))
-    net.add_module("block3", Block(2 * width, 4 * width, 2))
+    net.add_module("block1", DownsamplingBlock(width, width, 1))
+    net.add_module("block2", DownsamplingBlock(width, 2 * width, 2))
+    net.add_module("block3", DownsamplingBlock(2 * width, 4 * width, 2))
     net.add_module("pool", nn.AdaptiveAvgPool2d(1))
     net.add_module("flatten", nn.Flatten())
     net.add_module("linear", nn.Linear(4 * width, classes))

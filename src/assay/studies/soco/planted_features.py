@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.api import benchmark
 from assay.ranking.resampling import Floats
-from assay.studies.claim import Claim, Row, make_row
+from assay.studies.claim import Claim, ClaimRow, make_row
 from assay.studies.planting import planted
 from assay.studies.reading import Reading
 from assay.studies.soco.numbers import means
@@ -18,7 +18,7 @@ MOST = 2000  # images a plant is evaluated on
 CRAFTED = {"number_watermark": "rect", "stripe_watermark": "pooling"}  # who shall win where
 
 
-def each_wins_at_home(claim: Claim, study: Study) -> list[Row]:
+def each_wins_at_home(claim: Claim, study: Study) -> list[ClaimRow]:
     """3: the crafted method that fits the plant has more of its attribution inside."""
     gains: dict[str, Floats] = {}
     noted = []

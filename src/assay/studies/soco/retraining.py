@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from assay.ranking.resampling import Floats
-from assay.studies.claim import Claim, Row, make_row, replicates
+from assay.studies.claim import Claim, ClaimRow, make_row, replicates
 from assay.studies.soco.networks import perturbed, seeds, test_images, trained, training_images
 from assay.training.epochs import accuracy
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PUBLISHED = {"disc": (0.60, 0.24), "disc and place": (0.88, 0.29)}  # retrained, original
 
 
-def retraining_restores(claim: Claim, study: Study) -> list[Row]:
+def retraining_restores(claim: Claim, study: Study) -> list[ClaimRow]:
     """1: on perturbed images a network trained on such is right where the original is not."""
     training, _, _ = training_images(study)
     images, labels = test_images(study)
@@ -38,7 +38,7 @@ def retraining_restores(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, effects, "scaled", note=note)]
 
 
-def whole_images_fail(claim: Claim, study: Study) -> list[Row]:
+def whole_images_fail(claim: Claim, study: Study) -> list[ClaimRow]:
     """2: a network trained where 5 % tell the class does not know the class without them."""
     training, _, _ = training_images(study)
     images, labels = test_images(study)

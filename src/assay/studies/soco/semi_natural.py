@@ -10,7 +10,7 @@ from scipy import stats
 from assay.api import benchmark
 from assay.plan.plan import build_one
 from assay.ranking.resampling import Floats
-from assay.studies.claim import Claim, Row, make_row, replicates
+from assay.studies.claim import Claim, ClaimRow, make_row, replicates
 from assay.studies.planting import planted
 from assay.studies.reading import Reading
 from assay.studies.soco.networks import resnet8, seeds, trained
@@ -24,14 +24,14 @@ METHODS = ("rect", "gradcam", "integrated_gradients", "deepshap")  # of the pape
 KINDS = ("natural", "semi-natural", "synthetic")
 
 
-def ranks_change(claim: Claim, study: Study) -> list[Row]:
+def ranks_change(claim: Claim, study: Study) -> list[ClaimRow]:
     """4: who is best by ROAD on planted labels is not who is best on the images' own."""
     scores, left_out = ranked(by_road(study))
     effects = [replicates("rank correlation", alike(scores, "semi-natural", "natural"))]
     return [make_row(claim, effects, "stand-in", note=f"{_say(scores)}{left_out}")]
 
 
-def like_synthetic(claim: Claim, study: Study) -> list[Row]:
+def like_synthetic(claim: Claim, study: Study) -> list[ClaimRow]:
     """17: on planted labels ROAD ranks as on a blank canvas, not as on the images' own."""
     scores, left_out = ranked(by_road(study))
     synthetic = alike(scores, "semi-natural", "synthetic")

@@ -22,10 +22,10 @@ from assay.progress import bar
 from assay.ranking.resampling import Floats
 from assay.studies.claim import (
     Claim,
+    ClaimRow,
     Direction,
     Effect,
-    Row,
-    Setting,
+    SettingKind,
     bootstrap,
     make_row,
     replicates,
@@ -65,10 +65,12 @@ SAME = 1e-3  # the share of answers that rounding may change
 # --- the claims -----------------------------------------------------------------------------------
 
 
-def by_network(test: Callable[[Claim, Study, str], Row]) -> Callable[[Claim, Study], list[Row]]:
+def by_network(
+    test: Callable[[Claim, Study, str], ClaimRow],
+) -> Callable[[Claim, Study], list[ClaimRow]]:
     """One row for each network of the study."""
 
-    def rows(claim: Claim, study: Study) -> list[Row]:
+    def rows(claim: Claim, study: Study) -> list[ClaimRow]:
         study.require_networks()
         return [test(claim, study, model) for model in study.models]
 
@@ -76,7 +78,7 @@ def by_network(test: Callable[[Claim, Study, str], Row]) -> Callable[[Claim, Stu
 
 
 @by_network
-def blind_to_magnitude(claim: Claim, study: Study, model: str) -> Row:
+def blind_to_magnitude(claim: Claim, study: Study, model: str) -> ClaimRow:
     """6: ranks in place of values change nothing for metrics of order."""
     reading = read("modified", study, model)
     maps = [f"integrated_gradients {name}" for name in ("original", "ranks")]
@@ -101,7 +103,7 @@ def blind_to_magnitude(claim: Claim, study: Study, model: str) -> Row:
 
 
 @by_network
-def curves_apart(claim: Claim, study: Study, model: str) -> Row:
+def curves_apart(claim: Claim, study: Study, model: str) -> ClaimRow:
     """9: metrics of value tell changed maps from the original, metrics of order hardly do."""
     readings = changed_maps(study, model)
     metrics = ("soundness", "completeness", "completeness_absolute", "road", "deletion")
@@ -128,7 +130,7 @@ def curves_apart(claim: Claim, study: Study, model: str) -> Row:
 
 
 @by_network
-def curves_overlap(claim: Claim, study: Study, model: str) -> Row:
+def curves_overlap(claim: Claim, study: Study, model: str) -> ClaimRow:
     """10: under metrics of order, less and more attribution look alike."""
     readings = changed_maps(study, model)
 
@@ -144,7 +146,7 @@ def curves_overlap(claim: Claim, study: Study, model: str) -> Row:
 
 
 @by_network
-def removal_unsound(claim: Claim, study: Study, model: str) -> Row:
+def removal_unsound(claim: Claim, study: Study, model: str) -> ClaimRow:
     """11: what is left after a removal is not always sounder."""
     reading = read("removed", study, model)
     cases = [(of, scheme) for of in removed_of() for scheme in SCHEMES]
@@ -160,7 +162,7 @@ def removal_unsound(claim: Claim, study: Study, model: str) -> Row:
 
 
 @by_network
-def ensembles_sounder(claim: Claim, study: Study, model: str) -> Row:
+def ensembles_sounder(claim: Claim, study: Study, model: str) -> ClaimRow:
     """12: every ensemble is sounder than integrated gradients."""
     reading = read("ensembles", study, model)
 
@@ -175,7 +177,7 @@ def ensembles_sounder(claim: Claim, study: Study, model: str) -> Row:
 
 
 @by_network
-def one_ensemble_completer(claim: Claim, study: Study, model: str) -> Row:
+def one_ensemble_completer(claim: Claim, study: Study, model: str) -> ClaimRow:
     """13: the mean over noisy copies is more complete, squares and variance are not."""
     reading = read("ensembles", study, model)
     directions: tuple[Direction, ...] = ("above", "below", "below")
@@ -194,7 +196,7 @@ def one_ensemble_completer(claim: Claim, study: Study, model: str) -> Row:
 
 
 @by_network
-def no_gain_by_order(claim: Claim, study: Study, model: str) -> Row:
+def no_gain_by_order(claim: Claim, study: Study, model: str) -> ClaimRow:
     """14: areas of order do not tell whether ensembles are better."""
     reading = read("ensembles", study, model)
     gains: dict[str, Floats] = {}
@@ -208,7 +210,7 @@ def no_gain_by_order(claim: Claim, study: Study, model: str) -> Row:
 
 
 @by_network
-def none_best_in_both(claim: Claim, study: Study, model: str) -> Row:
+def none_best_in_both(claim: Claim, study: Study, model: str) -> ClaimRow:
     """15: who is sound is not complete; masks are complete, Grad-CAM and IBA sound."""
     reading = read("methods", study, model)
     rest = [m for m in METHODS if m not in ("gradcam", "iba")]
@@ -242,7 +244,7 @@ def none_best_in_both(claim: Claim, study: Study, model: str) -> Row:
 
 
 @by_network
-def ensembles_of_deepshap(claim: Claim, study: Study, model: str) -> Row:
+def ensembles_of_deepshap(claim: Claim, study: Study, model: str) -> ClaimRow:
     """16: every ensemble is sounder than DeepSHAP."""
     reading = read("methods", study, model)
     ensembles = [f"deepshap {kind}" for kind in KINDS]
@@ -256,7 +258,7 @@ def ensembles_of_deepshap(claim: Claim, study: Study, model: str) -> Row:
     return make_row(claim, effects, study.setting, model, note)
 
 
-def synthetic_soundness(claim: Claim, study: Study) -> list[Row]:
+def synthetic_soundness(claim: Claim, study: Study) -> list[ClaimRow]:
     """7: where the truth is known, soundness tells what was introduced."""
     from assay.studies.soco import gaussian
 
@@ -284,7 +286,7 @@ def _trials(claim: Claim, study: Study, variant: Any) -> list[Any]:
     return found
 
 
-def synthetic_completeness(claim: Claim, study: Study) -> list[Row]:
+def synthetic_completeness(claim: Claim, study: Study) -> list[ClaimRow]:
     """8: where the truth is known, completeness tells what was removed."""
     from assay.studies.soco import gaussian
 
@@ -301,7 +303,7 @@ def synthetic_completeness(claim: Claim, study: Study) -> list[Row]:
 
 
 # What each variant of the Gaussian data is to the paper's own, which is not told in full.
-GAUSSIAN: dict[Any, Setting] = {"literal": "stand-in", "clean": "stand-in"}
+GAUSSIAN: dict[Any, SettingKind] = {"literal": "stand-in", "clean": "stand-in"}
 CHOSEN = {
     "literal": "Data and network are the paper's; it gives neither fill nor sizes of the changes, "
     "here zero and 30 % of the features",
@@ -309,17 +311,17 @@ CHOSEN = {
 }
 
 
-def trains(module: str, test: str) -> Callable[[Claim, Study], list[Row]]:
+def trains(module: str, test: str) -> Callable[[Claim, Study], list[ClaimRow]]:
     """A test that trains networks, which needs torch: its module is read when it is run."""
 
-    def rows(claim: Claim, study: Study) -> list[Row]:
-        found: list[Row] = getattr(importlib.import_module(module), test)(claim, study)
+    def rows(claim: Claim, study: Study) -> list[ClaimRow]:
+        found: list[ClaimRow] = getattr(importlib.import_module(module), test)(claim, study)
         return found
 
     return rows
 
 
-TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
+TESTS: dict[str, Callable[[Claim, Study], list[ClaimRow]]] = {
     "soco.1": trains("assay.studies.soco.retraining", "retraining_restores"),
     "soco.2": trains("assay.studies.soco.retraining", "whole_images_fail"),
     "soco.3": trains("assay.studies.soco.planted_features", "each_wins_at_home"),
