@@ -1,1 +1,1 @@
-"""Evaluation protocols: does what a map says agree with what the model does?"""
+"""Evaluation protocols: does an attribution map agree with what the model does?"""
