@@ -27,9 +27,8 @@ Grid = Annotated[int, Field(ge=2)] | None
     higher_is_better=False,
     range=(0, float("inf")),
     uses="value",
-    sign_sensitive=lambda o: (
-        o["variant"] != "m4" and not o["normalize"]
-    ),  # the other variants fit a scale of either sign
+    # Other variants fit a scale of either sign.
+    sign_sensitive=lambda o: o["variant"] != "m4" and not o["normalize"],
     metric="squared_error",
     family="subsets",
     cite="yeh2019, li2023m4",
