@@ -1,1 +1,1 @@
-"""Claims of the literature as small experiments, and what came out of them."""
+"""Claims of the literature as small experiments, with their published results."""

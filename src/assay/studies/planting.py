@@ -1,4 +1,4 @@
-"""Networks that a study trains on a planted feature: where it runs, weights kept in its folder."""
+"""Networks that a study trains on a planted feature, with weights stored in its folder."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def planted(plant: str, study: Study, **options: Any) -> Environment:
 
     Args:
         plant: The environment's name.
-        study: Says on which images, where it is trained, and where weights are kept.
-        **options: Of the environment, before what the study says.
+        study: Provides the images, the device and the folder of the weights.
+        **options: Options of the environment, which take precedence over the study's.
 
     Raises:
         PrerequisiteError: There are no images, or no proof that the network uses the plant.
@@ -37,7 +37,7 @@ def planted(plant: str, study: Study, **options: Any) -> Environment:
 
 
 def read_once(study: Study, size: int) -> Dataset:
-    """The study's images as pixels, each decoded once, for many networks on the same ones."""
+    """The study's images as pixels, each decoded only once for many networks."""
     _require_images(study)
     dataset: Dataset = build_one("dataset", study.dataset)
     prepare = Preprocess(size, AS_THEY_ARE)
@@ -55,6 +55,6 @@ def read_once(study: Study, size: int) -> Dataset:
 def _require_images(study: Study) -> None:
     if study.dataset is None:
         raise PrerequisiteError(
-            "This claim plants a feature on images. Give with `--data` the folder that holds "
-            "`cifar10/` and `weights/`."
+            "This claim plants a feature on images. Pass the folder that holds `cifar10/` and "
+            "`weights/` with `--data`."
         )

@@ -2,10 +2,11 @@
 
     python -m assay.studies.attributionlab.study --device cuda --n 100 --out DIR
 
-Beside the paper: its generator, colours, temperature and the weights of redundant channels are not
-given; ours are in `assay.environments`. Logits are divided by 100 before the softmax, without which
-every probability is 0 or 1. SAM's segments, which LIME passes with there, are replaced by the true
-patches, an upper bound. Sensitivity-N correlates with the drop of the probability.
+Differs from the paper: the paper does not give its generator, colours, temperature and the weights
+of redundant channels; ours are in `assay.environments`. Logits are divided by 100 before the
+softmax, because otherwise every probability is 0 or 1. SAM's segments, with which LIME passes in
+the paper, are replaced by the true patches, an upper bound. Sensitivity-N correlates with the drop
+of the probability.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from assay.suite.spec import Spec
 
 COARSE = ("gradcam", "iba", "extremal_perturbation")
-USUAL_N = 100  # images, unless told otherwise
+USUAL_N = 100  # the default number of images
 NEARLY = 0.99
 # The paper gives neither the weights of its redundant channels nor a temperature.
 SETTING: SettingKind = "stand-in"
@@ -97,7 +98,7 @@ def baselines_decide(claim: Claim, study: Study) -> list[ClaimRow]:
 
 
 def coarse_pass(claim: Claim, study: Study) -> list[ClaimRow]:
-    """5: on positive truth without holes."""
+    """5: positive truth without holes."""
     reading = read("colors", study, UNSEEN)
     values = {m: _f1(reading, m, "positive_smooth") - GAMMA for m in COARSE}
     return [make_row(claim, means(values, study), SETTING)]
@@ -108,10 +109,10 @@ def imprecise_and_best(claim: Claim, study: Study) -> list[ClaimRow]:
     reading = read("colors", study, UNSEEN)
     values: dict[str, Floats] = {}
     directions: list[Direction] = []
-    asked: tuple[tuple[str | None, str, Direction], ...] = (
+    comparisons: tuple[tuple[str | None, str, Direction], ...] = (
         ("precision", COARSE[2], "below"), (None, "iba", "above"),
     )  # fmt: skip
-    for metric, one, direction in asked:
+    for metric, one, direction in comparisons:
         for other in (m for m in COARSE if m != one):
             mine, theirs = (_f1(reading, m, "positive_smooth", metric) for m in (one, other))
             values[f"{metric or 'F1'} of {one} - {other}"] = mine - theirs
@@ -129,8 +130,8 @@ def correlations(
     def scores(protocol: str) -> Floats:
         values = np.stack([reading.values(protocol, m) for m in methods], 1)
         sign = 1 if better[protocol]["higher_is_better"] else -1
-        found: Floats = sign * (shares @ np.nan_to_num(values))
-        return found
+        mean: Floats = sign * (shares @ np.nan_to_num(values))
+        return mean
 
     true = scores(truth)
     return np.stack([spearman(scores(metric), true) for metric in metrics], 1)
@@ -152,12 +153,12 @@ def _effect_of_unseen(part: str, weights: str) -> Callable[[Claim, Study], list[
         n = len(with_it.samples)
         effects = bootstrap(list(PAPERS_METRICS), lost, n, **how(study))
         ones = np.ones((1, n))
-        said = [
+        whole = [
             correlations(r, TABLE, "positive", PAPERS_METRICS, ones) for r in (with_it, without)
         ]
         note = "; ".join(
             f"{name}: {', '.join(f'{v:.2f}' for v in values[0])}"
-            for name, values in zip(("with the effect", "without"), said, strict=True)
+            for name, values in zip(("with the effect", "without"), whole, strict=True)
         )
         return [make_row(claim, effects, SETTING, note=note)]
 
@@ -192,14 +193,14 @@ def blurred_on_modulo(claim: Claim, study: Study) -> list[ClaimRow]:
 
 
 def modulo_metrics_agree(claim: Claim, study: Study) -> list[ClaimRow]:
-    """10: the three adapted metrics against overall F1."""
+    """10: the three adapted metrics and overall F1."""
     reading = read("modulo", study, "modulo")
     metrics = ["modulo_insertion", "modulo_deletion", "modulo_sensitivity_n"]
 
-    def found(weights: Floats) -> Floats:
+    def agreement(weights: Floats) -> Floats:
         return correlations(reading, MODULO_TABLE, "truth_f1", metrics, weights)
 
-    effects = bootstrap(metrics, found, len(reading.samples), **how(study))
+    effects = bootstrap(metrics, agreement, len(reading.samples), **how(study))
     return [make_row(claim, effects, "scaled", note="The paper's: .94, .98 and 1.00")]
 
 
@@ -221,7 +222,7 @@ def positive_recall(claim: Claim, study: Study) -> list[ClaimRow]:
 
 
 def bottleneck_better(claim: Claim, study: Study) -> list[ClaimRow]:
-    """14: other images in both settings, so their errors add up."""
+    """14: the images differ between the settings, so the errors add up."""
     colors = _f1(read("colors", study, UNSEEN), "iba", "positive")
     modulo = read("modulo", study, "modulo").values("truth_f1", "iba")
     gained = apart("multi-colour - modulo", colors.tolist(), modulo.tolist())
@@ -229,7 +230,7 @@ def bottleneck_better(claim: Claim, study: Study) -> list[ClaimRow]:
 
 
 def curves_cross(claim: Claim, study: Study) -> list[ClaimRow]:
-    """15: the pair of methods that both lead by most somewhere."""
+    """15: the pair of methods in which both lead by most somewhere."""
     reading = read("colors", study, UNSEEN)
     curves = np.stack(
         [np.nan_to_num(reading.curves("sensitivity_n", m)["correlation"]) for m in TABLE]
@@ -241,34 +242,34 @@ def curves_cross(claim: Claim, study: Study) -> list[ClaimRow]:
             np.minimum((mean[:, i] - mean[:, j]).max(1), (mean[:, j] - mean[:, i]).max(1))
             for i, j in combinations(range(len(TABLE)), 2)
         ]
-        found: Floats = np.max(both, axis=0)[:, None]
-        return found
+        largest: Floats = np.max(both, axis=0)[:, None]
+        return largest
 
     effects = bootstrap(["smaller lead"], leads, len(reading.samples), **how(study))
     return [make_row(claim, effects, SETTING)]
 
 
 def some_ignore_the_centre(claim: Claim, study: Study) -> list[ClaimRow]:
-    """1: networks that are equally right look at different things."""
+    """1: equally accurate networks use different objects."""
     from assay.studies.attributionlab.rashomon import rashomon
 
-    found = [rashomon(study.seed + i) for i in range(max(claim.n, study.trials))]
-    if not all(one.whole == 1 for one in found):
+    networks = [rashomon(study.seed + i) for i in range(max(claim.n, study.trials))]
+    if not all(one.whole == 1 for one in networks):
         raise PrerequisiteError("Expected every network to learn the two images; train longer.")
-    share = replicates("share", [float(one.ignores_the_centre) for one in found])
-    both = sum(one.centre == one.edge == 1 for one in found)
-    note = f"{both} of {len(found)} use both objects; the paper shows one network"
+    share = replicates("share", [float(one.ignores_the_centre) for one in networks])
+    both = sum(one.centre == one.edge == 1 for one in networks)
+    note = f"{both} of {len(networks)} use both objects; the paper shows one network"
     return [make_row(claim, [share], SETTING, note=note)]
 
 
 def _on_real(test: str) -> Callable[[Claim, Study], list[ClaimRow]]:
-    """16 to 18: explain real networks, which needs torch; the claims can be read without."""
+    """16 to 18: explain real networks. Torch is imported here, not when claims are only read."""
 
     def rows(claim: Claim, study: Study) -> list[ClaimRow]:
         from assay.studies.attributionlab import real as lab_real
 
-        found: list[ClaimRow] = getattr(lab_real, test)(claim, study)
-        return found
+        made: list[ClaimRow] = getattr(lab_real, test)(claim, study)
+        return made
 
     return rows
 
@@ -305,12 +306,12 @@ RESTS_ON = {
 
 
 def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
-    """The suites of the runs that claims rest on, by their folders."""
-    wanted = set(claims)
+    """The suites of the runs behind these claims, by folder."""
+    chosen = set(claims)
     return {
         f"{part}-{name}": SUITES[part](study, name)
         for (part, name), mine in RESTS_ON.items()
-        if wanted & {f"attributionlab.{number}" for number in mine}
+        if chosen & {f"attributionlab.{number}" for number in mine}
     }
 
 
