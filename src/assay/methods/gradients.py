@@ -1,8 +1,8 @@
 """Methods made of gradients of the explained output with respect to the input."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from assay.methods.copies import points
 from assay.methods.outputs import Output as Output
 from assay.methods.outputs import explained as explained
 from assay.methods.promises import completeness, difference, gap
-from assay.plugins.option_types import Count
+from assay.plugins.option_types import Count, Options
 from assay.plugins.registry import Check, Passes, describe, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
@@ -50,7 +50,7 @@ def gradients(
         yield samples[:asked], row[:asked], points.detach()[:asked], gradient[:asked]
 
 
-def one_pass(options: Mapping[str, Any]) -> Passes:
+def one_pass(options: Options) -> Passes:
     """One pass forward and backward per sample."""
     return Passes(forward=1, backward=1)
 
@@ -123,7 +123,7 @@ def _starts(model: Model, batch: Batch, baseline: FillChoice, draws: int) -> Ite
         yield start
 
 
-def _per_step(options: Mapping[str, Any]) -> Passes:
+def _per_step(options: Options) -> Passes:
     if options["steps"] == "auto":
         return Passes(forward=None, backward=None, by="until it adds up")
     rows = options["steps"] * options["draws"]

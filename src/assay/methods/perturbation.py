@@ -2,8 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -12,7 +12,7 @@ from torch import Tensor
 from assay.engine.engine import engine_of, intervention
 from assay.errors import InputError
 from assay.methods.gradients import Output
-from assay.plugins.option_types import Count, InnerShare
+from assay.plugins.option_types import Count, InnerShare, Options
 from assay.plugins.registry import Passes, get, method, pick
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
@@ -22,7 +22,7 @@ from assay.units.features import Features, UnitsChoice, make_units
 Spread = Literal["full", "share"]
 
 
-def _one_row_a_cell(options: Mapping[str, Any]) -> Passes:
+def _one_row_a_cell(options: Options) -> Passes:
     name, chosen = pick(options["units"])
     if name != "grid":
         return Passes(forward=None, by="units")

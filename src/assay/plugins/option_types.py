@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 Options = Mapping[str, Any]  # the options of a plug-in by name
-SuiteItem = str | Options  # a plug-in as a suite writes it: `name` or `{name: {option: value}}`
+Item = str | Mapping[str, Options]  # a plug-in as a suite writes it: a name, or {name: options}
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]

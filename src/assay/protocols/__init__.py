@@ -1,1 +1,1 @@
-"""Evaluation protocols: does an attribution map agree with what the model does?"""
+"""Evaluation protocols: does a map agree with what the model does?"""

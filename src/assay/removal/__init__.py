@@ -1,4 +1,4 @@
-"""Removal: what stands in the model's inputs where feature units are absent."""
+"""What stands where feature units are absent: fills, imputation, painting anew."""
 
 import functools
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Claims of the literature as small experiments, with their published results."""
+"""The claims of five papers as small experiments, and our verdicts."""

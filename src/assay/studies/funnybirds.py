@@ -17,7 +17,7 @@ from assay.environments.environment import Environment
 from assay.errors import NotApplicable
 from assay.methods.attribution import attribute
 from assay.models.prepare import prepare_network
-from assay.plugins.option_types import SuiteItem
+from assay.plugins.option_types import Item
 from assay.protocols.painted_parts import importance
 from assay.reduce import PART_SCORES
 from assay.suite.spec import Choice, choose_one
@@ -28,7 +28,7 @@ SHARED = 2  # parts that a rival class has in common with the image's class
 
 
 def scores(
-    environment: Environment, methods: Sequence[SuiteItem], *, seed: int = 0
+    environment: Environment, methods: Sequence[Item], *, seed: int = 0
 ) -> dict[str, dict[str, float]]:
     """All scores of each method, by label, on the environment's own samples.
 
@@ -54,7 +54,7 @@ def scores(
 
 
 def target_sensitivity(
-    environment: Environment, method: SuiteItem | Choice, n: int | None = None, *, seed: int = 0
+    environment: Environment, method: Item | Choice, n: int | None = None, *, seed: int = 0
 ) -> Tensor:  # [n]
     """Whether a map for another class points to what the image has in common with that class.
 

@@ -12,7 +12,7 @@ from typing import Any
 from assay import __version__
 from assay.errors import InputError, PrerequisiteError
 from assay.plan.forecast import Forecast
-from assay.plugins.option_types import Options, SuiteItem
+from assay.plugins.option_types import Item, Options
 from assay.run.suite_run import dry_run, run
 from assay.studies.claim import Claim, ClaimRow, SettingKind
 from assay.studies.published_claims import chosen, module_of, parse, write
@@ -44,8 +44,8 @@ class Study:
         setting: How dataset and networks relate to the paper's own.
     """
 
-    dataset: SuiteItem | None
-    models: Mapping[str, SuiteItem]
+    dataset: Item | None
+    models: Mapping[str, Item]
     out: Path
     n: int = 5000
     trials: int = 20
@@ -57,8 +57,8 @@ class Study:
     workers: int = 1
     micro_batch: int | None = None
     setting: SettingKind = "stand-in"
-    others: Mapping[str, SuiteItem] = field(default_factory=dict)
-    training: Sequence[SuiteItem] = ()
+    others: Mapping[str, Item] = field(default_factory=dict)
+    training: Sequence[Item] = ()
     _read: dict[str, Reading] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -114,9 +114,7 @@ class Study:
         models = {"efficientnet_lite0": "efficientnet_lite0"}
         return cls({"parquet": {"path": str(images)}}, models, out, **_chosen(how))
 
-    def suite(
-        self, model: str, methods: Sequence[SuiteItem], protocols: Sequence[SuiteItem]
-    ) -> Spec:
+    def suite(self, model: str, methods: Sequence[Item], protocols: Sequence[Item]) -> Spec:
         """The suite of one run."""
         return make_suite(
             {

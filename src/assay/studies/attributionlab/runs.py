@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from assay.plugins.option_types import SuiteItem
+from assay.plugins.option_types import Item
 from assay.suite.spec import Spec, make_suite
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ MODULO_TABLE = (
 
 def modulo_suite(study: Study, _: str = "") -> Spec:
     """The eleven methods of Tables 3 and 4 on the modulo network."""
-    methods: list[SuiteItem] = [
+    methods: list[Item] = [
         {"gradcam": {"layer": "layers.5", "label": "gradcam"}},
         "guided_backprop",
         "lrp",
@@ -59,7 +59,7 @@ def modulo_suite(study: Study, _: str = "") -> Spec:
         "constant",
     ]  # fmt: skip
     environment = {"single_color_modulo": {"size": study.size, "samples": study.n, "label": "here"}}
-    protocols: list[SuiteItem] = [
+    protocols: list[Item] = [
         "truth_f1",
         "modulo_insertion",
         "modulo_deletion",
@@ -79,7 +79,7 @@ def metrics_suite(study: Study, name: str) -> Spec:
     return _colors(study, name, min(study.size, SMALL), protocols)
 
 
-def _colors(study: Study, name: str, size: int, protocols: list[SuiteItem]) -> Spec:
+def _colors(study: Study, name: str, size: int, protocols: list[Item]) -> Spec:
     target, _, setting = name.partition("-")
     environment = {
         "multi_color_sum": {
@@ -92,7 +92,7 @@ def _colors(study: Study, name: str, size: int, protocols: list[SuiteItem]) -> S
     return _suite(environment, color_methods(study, output, uniform), protocols, study)
 
 
-def color_methods(study: Study, output: str, uniform: bool) -> list[SuiteItem]:
+def color_methods(study: Study, output: str, uniform: bool) -> list[Item]:
     """The paper's methods and their variants, with the paper's settings where they are known."""
     second, third = ("layers.3", "layers.5") if uniform else ("layers.5", "layers.7")
     ig = {"steps": study.steps, "output": output}
@@ -123,7 +123,7 @@ def color_methods(study: Study, output: str, uniform: bool) -> list[SuiteItem]:
     ]  # fmt: skip
 
 
-def papers_protocols() -> list[SuiteItem]:
+def papers_protocols() -> list[Item]:
     """Truth on all sides, and the paper's metrics with black and with the true background."""
     pixels = {"units": "elements", "output": "probability", "shares": SHARES, "subsets": SUBSETS}
     return [
@@ -138,7 +138,7 @@ def papers_protocols() -> list[SuiteItem]:
 
 
 # Every other protocol that runs the network, with its defaults (black).
-OTHERS: tuple[SuiteItem, ...] = (
+OTHERS: tuple[Item, ...] = (
     {"sensitivity_n": {"label": "sensitivity_n cells"}},
     "morf", "lerf", "abpc", "incremental_deletion", "accuracy_morf", "accuracy_lerf", "road_morf",
     "road_lerf", "single_deletion", "infidelity", "faithfulness_correlation", "soundness",
@@ -146,14 +146,12 @@ OTHERS: tuple[SuiteItem, ...] = (
 )  # fmt: skip
 
 
-def _occlusion(label: str, fill: str = "zero") -> SuiteItem:
+def _occlusion(label: str, fill: str = "zero") -> Item:
     units = {"windows": {"sizes": (WINDOW,), "stride": STEP}}
     return {"occlusion": {"units": units, "fill": fill, "label": label}}
 
 
-def _suite(
-    environment: SuiteItem, methods: list[SuiteItem], protocols: list[SuiteItem], study: Study
-) -> Spec:
+def _suite(environment: Item, methods: list[Item], protocols: list[Item], study: Study) -> Spec:
     return make_suite(
         {
             "environments": [environment],

@@ -12,7 +12,7 @@ import numpy as np
 from assay.api import benchmark
 from assay.environments.environment import Environment
 from assay.environments.proof import Unproved
-from assay.plugins.option_types import Options, SuiteItem
+from assay.plugins.option_types import Item, Options
 from assay.studies.m4.networks import Kind
 from assay.studies.planting import planted, read_once
 from assay.studies.reading import Reading
@@ -99,7 +99,7 @@ def _score(name: str, kind: Kind, made: Environment, study: Study) -> dict[str, 
     return {m: float(np.nanmean(reading.values("synscore", m))) for m in reading.methods}
 
 
-def methods_of(kind: Kind, study: Study) -> list[SuiteItem]:
+def methods_of(kind: Kind, study: Study) -> list[Item]:
     """The methods as M4 runs them for this score; with 50 steps they take as many passes."""
     passes = 2 * study.steps
     gradients = {**CLASS, "reduce": "sum_abs"}
@@ -120,13 +120,13 @@ def methods_of(kind: Kind, study: Study) -> list[SuiteItem]:
     ]  # fmt: skip
 
 
-def _by_layer(kind: Kind) -> list[SuiteItem]:
+def _by_layer(kind: Kind) -> list[Item]:
     *earlier, last = kind.layers
     layers = {"gradcam": last, **{f"gradcam at {layer}": layer for layer in earlier}}
     return [{"gradcam": {**CLASS, "layer": at, "label": label}} for label, at in layers.items()]
 
 
-def _by_attention(kind: Kind) -> list[SuiteItem]:
+def _by_attention(kind: Kind) -> list[Item]:
     common = {**CLASS, "start": kind.start, "resize": "bilinear"}
     return [
         {"generic_attention": {**common, "form": "m4", "label": "generic_attention"}},

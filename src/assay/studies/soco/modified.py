@@ -3,7 +3,7 @@
 It is not registered among the methods, because it explains nothing.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from assay.methods.attribution import attribute
+from assay.methods.controls import MethodChoice
 from assay.plugins.identity import identity
-from assay.plugins.option_types import Options, SuiteItem
-from assay.plugins.registry import Method, Nested, Passes
+from assay.plugins.option_types import Item, Options
+from assay.plugins.registry import Method, Passes
 from assay.store import Array
 from assay.studies.soco import value
 from assay.suite.spec import choose_one
@@ -24,7 +25,7 @@ def modified(
     model: Model,
     batch: Batch,
     *,
-    of: Annotated[Any, Nested("method")] = "saliency",
+    of: MethodChoice = "saliency",
     scheme: Literal["original", "ranks", "constant", "random", "partial"] = "original",
     way: Literal["remove", "introduce"] = "remove",
 ) -> Tensor:
@@ -46,7 +47,7 @@ MOST_BATCHES = 64
 _EXPLAINED: WeakKeyDictionary[nn.Module, dict[str, Array]] = WeakKeyDictionary()
 
 
-def _explained(model: Model, batch: Batch, of: SuiteItem) -> Array:  # [B, *map_shape]
+def _explained(model: Model, batch: Batch, of: Item) -> Array:  # [B, *map_shape]
     """A method's maps of a batch, computed once however often they are changed."""
     choice = choose_one("method", of)
     known = _EXPLAINED.setdefault(model.net, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.plugins.option_types import SuiteItem
+from assay.plugins.option_types import Item
 from assay.studies.soco import value
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ METHODS = ("gradcam", "extremal_perturbation", "deepshap", "integrated_gradients
 def ensembles_suite(study: Study, model: str) -> Spec:
     """Integrated gradients and its ensembles under metrics of value and of order."""
     ig = {"steps": study.steps}
-    methods: list[SuiteItem] = [{"integrated_gradients": {**ig, "label": "ig"}}]
+    methods: list[Item] = [{"integrated_gradients": {**ig, "label": "ig"}}]
     methods += [{name: {**ig, "noise": NOISE, "label": name}} for name in ENSEMBLES]
     protocols = ["soundness", "completeness", "road_morf", "road_lerf", "accuracy_morf"]
     return study.suite(model, methods, protocols)
@@ -49,7 +49,7 @@ def masks_suite(study: Study, model: str) -> Spec:
     return study.suite(model, _all_changes(study, "masks"), CHANGES_SHOW)
 
 
-CHANGES_SHOW: list[SuiteItem] = [
+CHANGES_SHOW: list[Item] = [
     {"soundness": {"label": "soundness"}},
     {"completeness": {"label": "completeness"}},
     {"completeness": {"relative": False, "label": "completeness_absolute"}},
@@ -91,7 +91,7 @@ def input_iba_suite(study: Study, model: str) -> Spec:
 METHODS_SHOW = ["soundness", "completeness"]
 
 
-def _all_changes(study: Study, run: str) -> list[SuiteItem]:
+def _all_changes(study: Study, run: str) -> list[Item]:
     methods = []
     for of in (of for of, mine in EXPLAINED.items() if mine == run):
         methods.append(changed(of, study, "original", "original"))
@@ -99,7 +99,7 @@ def _all_changes(study: Study, run: str) -> list[SuiteItem]:
     return methods
 
 
-def changed(of: str, study: Study, scheme: str, way: str) -> SuiteItem:
+def changed(of: str, study: Study, scheme: str, way: str) -> Item:
     """A method whose maps are changed."""
     options = {"of": _with_steps(of, study), "scheme": scheme, "label": label(of, scheme, way)}
     return {
@@ -115,7 +115,7 @@ def label(of: str, scheme: str, way: str) -> str:
     return f"{of} {scheme} {way}"
 
 
-def _with_steps(name: str, study: Study, **more: object) -> SuiteItem:
+def _with_steps(name: str, study: Study, **more: object) -> Item:
     """A method with the study's number of steps, if it has steps."""
     steps = {"integrated_gradients": study.steps, "extremal_perturbation": 16 * study.steps}
     options = ({"steps": steps[name]} if name in steps else {}) | more
