@@ -180,7 +180,7 @@ class TestFills:
 
     def test_a_given_tensor_of_another_shape_is_refused(self, batch):
         with pytest.raises(
-            assay.InputError, match=r"broadcasts to one input \(3, 16, 16\), got \(5, 5\)"
+            assay.InputError, match=r"the shape of one input, \(3, 16, 16\), got \(5, 5\)"
         ):
             make_removal(batch, torch.zeros(5, 5))
 

@@ -206,7 +206,7 @@ def test_a_score_does_not_depend_on_its_neighbours(name):
 
 def test_soundness_says_that_a_few_segments_cannot_take_equal_steps():
     x, y = make_patches(6)
-    with pytest.raises(NotApplicable, match=r"a hundredth of the units .* only .* units"):
+    with pytest.raises(NotApplicable, match=r"1 % of the units .* only .* units"):
         assay.score(make_net(classes=3), x, y, torch.rand(6, 16, 16), "soundness", units=CHOICES[0])
 
 

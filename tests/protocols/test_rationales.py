@@ -79,5 +79,5 @@ def test_only_what_no_curve_asks_for_is_computed():
 
 def test_shares_must_rise():
     net, (x, y) = make_net(), make_images(2)
-    with pytest.raises(assay.InputError, match="`shares` to rise"):
+    with pytest.raises(assay.InputError, match="`shares` in rising order"):
         assay.score(net, x, y, torch.rand(2, 16, 16), "sufficiency", shares=(0.5, 0.1))

@@ -131,7 +131,9 @@ class TestInfidelity:
 
     def test_normalize_belongs_to_captum(self):
         net, (x, y) = make_net(), make_images(2)
-        with pytest.raises(assay.InputError, match="`variant: captum` only, got `positive`"):
+        with pytest.raises(
+            assay.InputError, match="with `variant: captum`, got `variant: positive`"
+        ):
             assay.score(net, x, y, torch.rand(2, 16, 16), "infidelity", normalize=True)
 
 

@@ -209,7 +209,7 @@ class TestSmoothTruth:
         assert (found < 1).all()
 
     def test_vectors_have_none(self):
-        with pytest.raises(NotApplicable, match="images only"):
+        with pytest.raises(NotApplicable, match=r"maps of \[height, width\]; these are \(6,\)"):
             score(torch.rand(2, 6), torch.ones(2, 6), "truth_f1", truth="positive_smooth")
 
 

@@ -214,8 +214,8 @@ def test_the_command_prints_the_table(call):
         (["--run", "soco.99"], "Unknown claim `soco.99`"),
         (["--run", "socco"], "Did you mean `soco`"),
         (["--run", "soco.5"], "It is about VGG-16"),
-        (["--run", "soco.12"], "Give with `--data`"),
-        (["--run", "soco.12", "--data", "nowhere"], "There is no file `nowhere/cifar10"),
+        (["--run", "soco.12"], "with `--data`"),
+        (["--run", "soco.12", "--data", "nowhere"], "Expected a file `nowhere/cifar10"),
         (["--run", "soco.12", "--paper", "soco"], "not both"),
     ],
 )

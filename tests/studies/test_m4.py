@@ -250,5 +250,5 @@ def test_what_cannot_be_run_says_why(tmp_path):
         run_study("m4.4", Study(None, {}, tmp_path))
     with pytest.raises(PrerequisiteError, match="Needs ten vision transformers"):
         run_study("m4.9", Study(None, {}, tmp_path))
-    with pytest.raises(InputError, match="trains its networks first"):
+    with pytest.raises(InputError, match="trains networks or draws data first"):
         forecasts("m4.4", Study(None, {}, tmp_path))

@@ -129,7 +129,7 @@ def test_training_images_are_asked_for(tmp_path):
 
 def test_training_images_may_not_be_there_twice(study):
     twice = ["labelled_noise", {"labelled_noise": {"samples": 120}}]
-    with pytest.raises(InputError, match="120 of 600"):
+    with pytest.raises(InputError, match="120 duplicates among 600"):
         soco_networks.training_images(replace(study, training=twice))
 
 

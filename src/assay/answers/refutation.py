@@ -20,14 +20,14 @@ from torch import Tensor
 from assay.environments.environment import build
 from assay.errors import InputError
 from assay.plugins.registry import pick
-from assay.protocols.agreement import Side, soft_scores
+from assay.protocols.agreement import TruthSide, soft_scores
 from assay.report.overlay import overlay
 from assay.results import Results
 from assay.run import run
 from assay.suite.spec import Choice, choose_one, make_suite
 
 SIZES, COLORS = (32, 64), (2, 4, 6)
-SIDES: tuple[Side, ...] = ("overall", "positive", "negative", "positive_smooth")
+SIDES: tuple[TruthSide, ...] = ("overall", "positive", "negative", "positive_smooth")
 CONTROLS = ("random", "constant", "oracle")
 # Options that say what stands for nothing: each method is also tried with the environment's own.
 BASELINES = ("baseline", "fill")
@@ -43,7 +43,7 @@ class Judged:
 
     method: str
     environment: str
-    truth: Side
+    truth: TruthSide
     precision: float
     recall: float
     f1: float
@@ -130,7 +130,7 @@ class Evidence:
         """What is truly relevant in each sample."""
         return self.maps(self.controls["oracle"], environment)
 
-    def _judge(self, method: str, environment: str, side: Side, gamma: float) -> Judged:
+    def _judge(self, method: str, environment: str, side: TruthSide, gamma: float) -> Judged:
         precision, recall = (
             self.numbers[method, environment, side, metric] for metric in ("precision", "recall")
         )
@@ -179,7 +179,7 @@ def _signed(maps: Tensor) -> bool:
     return bool(-maps.min() > FAINT * maps.abs().max())
 
 
-def _sides(signed: bool, true_signs: bool) -> tuple[Side, ...]:
+def _sides(signed: bool, true_signs: bool) -> tuple[TruthSide, ...]:
     """The truth a method is held against: where it has no signs, those of maps say nothing."""
     if not true_signs:
         return ("overall",)

@@ -11,16 +11,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from assay.studies.claim import COLUMNS, Row
+from assay.studies.claim import COLUMNS, ClaimRow
 from assay.studies.published_claims import PAPERS, published
 
 
-def rows_of(paper: str | None) -> list[Row]:
+def rows_of(paper: str | None) -> list[ClaimRow]:
     """The published rows of one paper, or of all."""
     return [row for name in ([paper] if paper else PAPERS) for row in published(name)]
 
 
-def print_rows(console: Console, rows: list[Row], as_json: bool) -> None:
+def print_rows(console: Console, rows: list[ClaimRow], as_json: bool) -> None:
     """The rows as a table, or for programs."""
     shown = [row.shown() for row in rows]
     if as_json:

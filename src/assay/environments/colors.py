@@ -12,9 +12,10 @@ from torch import Tensor
 
 from assay.environments.designed import Color, ColorCounter
 from assay.environments.environment import Environment
-from assay.environments.modulo import Count, Share, Size
+from assay.environments.modulo import Size
 from assay.environments.patches import Shape, draw_patches
 from assay.errors import InputError
+from assay.plugins.option_types import Count, Share
 from assay.plugins.registry import environment, identity
 from assay.types import Dataset, Model, Pixels, Sample
 

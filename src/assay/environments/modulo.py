@@ -13,6 +13,7 @@ from assay.environments.designed import ModuloCounter
 from assay.environments.environment import Environment
 from assay.environments.patches import BLOB_REACH, Shape, draw_patches
 from assay.errors import InputError
+from assay.plugins.option_types import Count, Share
 from assay.plugins.registry import environment, identity
 from assay.types import Dataset, Model, Pixels, Sample
 
@@ -21,8 +22,6 @@ DRAWS = 100  # tries for an image with white pixels, but not too many
 MULTIPLES = 2000  # of the modulus: with so many the network has a hundred million weights
 
 Size = Annotated[int, Field(ge=16, le=224)]
-Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
 
 
 @environment(

@@ -27,12 +27,12 @@ from assay.environments.planted_network import (
 from assay.environments.plants import Plant, show
 from assay.environments.proof import Proof, prove
 from assay.errors import InputError
+from assay.plugins.option_types import Count
 from assay.plugins.registry import HowOnly, environment
 from assay.training.supervised import RATE
 from assay.training.trained_weights import TrainedWeights
 from assay.types import UPPER_BOUND, Dataset, Model, Pixels
 
-Count = Annotated[int, Field(ge=1)]
 Labels = Annotated[int, Field(ge=2)]
 Side = Annotated[int, Field(ge=8)]
 Epochs = Annotated[int, Field(ge=0)]

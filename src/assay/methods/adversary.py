@@ -1,12 +1,12 @@
 """A mask of the input that is fitted against a critic: what InputIBA starts from."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from assay.engine.respondent import micro_batches
+from assay.methods.call_types import Keywords, Operator
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
 
@@ -95,7 +95,7 @@ def _layer_answers(
     parts: list[Tensor] = []
     found: list[Tensor] = []
 
-    def keep(_: nn.Module, __: Any, output: Tensor) -> None:
+    def keep(_: nn.Module, __: object, output: Tensor) -> None:
         found.append(output.clone())  # what follows may work in place
 
     many, times = seen.shape[:2]
@@ -126,8 +126,8 @@ def _critics(batch: Batch, output: Tensor) -> nn.Sequential:
     Channels come in groups, one a sample, that never meet; each has its own random start.
     """
     many, channels, height, width = output.shape
-    made: dict[str, Any] = {"device": output.device, "dtype": output.dtype}
-    skip: Any = torch.nn.utils.skip_init  # leaves the caller's random numbers alone
+    made: Keywords = {"device": output.device, "dtype": output.dtype}
+    skip: Operator = torch.nn.utils.skip_init  # leaves the caller's random numbers alone
 
     def convolution(inside: int, outside: int, kernel: tuple[int, int], **more: int) -> nn.Conv2d:
         layer: nn.Conv2d = skip(

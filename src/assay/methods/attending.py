@@ -8,7 +8,7 @@ themselves, are computed step by step.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from assay.engine.respondent import micro_batches
 from assay.errors import InputError, NotApplicable
+from assay.methods.call_types import Arguments, Keywords, Operator, Returned
 from assay.methods.copies import points
 from assay.methods.fused_attention import FUSED
 from assay.methods.gradients import Output, explained
@@ -44,7 +45,9 @@ class Attending(TorchFunctionMode):
         self._untold = 0  # attentions of one sample in one axis with the samples: heads, windows?
         self._joined = 0  # the width of what they give side by side
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Operator, types: object, args: Arguments = (), kwargs: Keywords | None = None
+    ) -> Returned:
         """Each operation of the network, on its way."""
         told, name = kwargs or {}, getattr(func, "__name__", "")
         if name in FUSED:
@@ -64,7 +67,7 @@ class Attending(TorchFunctionMode):
         """The point that the network is run at; others may change it."""
         return at
 
-    def operate(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    def operate(self, name: str, func: Operator, args: Arguments, kwargs: Keywords) -> Returned:
         """What an operation gives; others may give it rules of their own."""
         return func(*args, **kwargs)
 
@@ -96,7 +99,7 @@ class Attending(TorchFunctionMode):
         each = leading[0] // self.rows if len(leading) == 1 else 1
         self._untold = each if each > 1 else 0
 
-    def _tell_heads(self, name: str, args: Any, result: Any) -> None:
+    def _tell_heads(self, name: str, args: Arguments, result: Returned) -> None:
         """What heads give stands side by side in what the next layer takes; of windows not."""
         if name in ("matmul", "bmm", "einsum") and not self._joined:
             self._joined = self._untold * int(result.shape[-1])
@@ -117,7 +120,7 @@ class Attending(TorchFunctionMode):
             )
 
 
-def _check_tokens(name: str, args: Any) -> None:
+def _check_tokens(name: str, args: Arguments) -> None:
     """Refuse a fused attention between different tokens, which its maps do not show."""
     if name != "multi_head_attention_forward" or args[0] is args[1]:
         return
@@ -128,11 +131,11 @@ def _check_tokens(name: str, args: Any) -> None:
         )
 
 
-def _dimension(args: Any, kwargs: Any) -> Any:
+def _dimension(args: Arguments, kwargs: Keywords) -> int | None:
     return kwargs.get("dim", args[1] if len(args) > 1 else None)
 
 
-def _between_tokens(result: Tensor, dimension: Any) -> bool:
+def _between_tokens(result: Tensor, dimension: int | None) -> bool:
     """Whether a softmax is an attention: by heads, or square and with heads and samples in one."""
     if dimension not in (-1, result.ndim - 1):
         return False

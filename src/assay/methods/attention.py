@@ -1,8 +1,8 @@
 """Methods that follow the attention of a transformer from the answer back to words and patches."""
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -12,6 +12,7 @@ from assay.methods.attending import Attended, Resize, attend, attended, to_map, 
 from assay.methods.attention_lrp import CheferRules
 from assay.methods.gradients import Output, one_pass
 from assay.methods.override import refuse_half
+from assay.plugins.option_types import Options
 from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
 
@@ -63,7 +64,7 @@ FORMS = {
 }
 
 
-def _and_back(options: Mapping[str, Any]) -> Passes:
+def _and_back(options: Options) -> Passes:
     """One way back for the maps, a short one to find the tokens that the answer is read from."""
     return Passes(forward=1, backward=2)
 
@@ -118,7 +119,7 @@ def attention_gradcam(
     return token_maps(model, batch, -1, resize, combine)
 
 
-def _two_passes(options: Mapping[str, Any]) -> Passes:
+def _two_passes(options: Options) -> Passes:
     return Passes(forward=2, backward=3)
 
 

@@ -5,7 +5,6 @@ its relevances add up, as gradients do.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +13,15 @@ from torch.nn import functional
 
 from assay.errors import NotApplicable
 from assay.methods.attending import Attending
+from assay.methods.call_types import (
+    Arguments,
+    Backward,
+    Context,
+    Keywords,
+    Operator,
+    Returned,
+    Tensors,
+)
 
 # Relevance passes unchanged through what acts on each token alone,
 THROUGH = {
@@ -40,7 +48,7 @@ class CheferRules(Attending):
 
     samples_second = False  # whether the network's streams are [s, n, D]
 
-    def operate(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    def operate(self, name: str, func: Operator, args: Arguments, kwargs: Keywords) -> Returned:
         """What an operation gives, with its rule where relevance comes by."""
         tensors = [a for a in args if isinstance(a, Tensor)]
         moving = [a for a in tensors if a.requires_grad]
@@ -78,15 +86,15 @@ class CheferRules(Attending):
         )
 
 
-def _carries(result: Any) -> bool:
+def _carries(result: Returned) -> bool:
     parts = result if isinstance(result, tuple | list) else [result]
     return any(isinstance(part, Tensor) and part.requires_grad for part in parts)
 
 
-def _put(args: Any, tensors: Any) -> list[Any]:
+def _put(args: Arguments, tensors: Tensors) -> Arguments:
     """The arguments with other tensors in the places of theirs."""
     rest = iter(tensors)
-    return [next(rest) if isinstance(a, Tensor) else a for a in args]
+    return tuple(next(rest) if isinstance(a, Tensor) else a for a in args)
 
 
 def _are_branches(tensors: list[Tensor]) -> bool:
@@ -101,38 +109,39 @@ def _divide(above: Tensor, below: Tensor) -> Tensor:
     return torch.where(below == 0, 0.0, above / torch.where(below == -1e-9, 1e-9, below + 1e-9))
 
 
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    return _Linear.apply(input, weight, bias)  # type: ignore[no-untyped-call]
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    result: Tensor = _Linear.apply(input, weight, bias)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _Linear(Function):
     """To each input its share of the positive contributions: the alpha-1 beta-0 rule."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         ctx.save_for_backward(x, weight)
         return functional.linear(x, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, *relevance: Tensor) -> Any:
+    def backward(ctx: Context, *relevance: Tensor) -> Backward:
         x, weight = ctx.saved_tensors
         pairs = [(x.clamp(min=0), weight.clamp(min=0)), (x.clamp(max=0), weight.clamp(max=0))]
         total = sum(functional.linear(a, w) for a, w in pairs)
         share = _divide(relevance[0], torch.as_tensor(total))
-        return sum(a * (share @ w) for a, w in pairs), None, None
+        return torch.as_tensor(sum(a * (share @ w) for a, w in pairs)), None, None
 
 
 class _Shares(Function):
     """To each input its share of the outcome; two factors of a product get half of it each."""
 
     @staticmethod
-    def forward(ctx: Any, call: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    def forward(ctx: Context, call: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
         ctx.call = call
         ctx.save_for_backward(*inputs)
         return call(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, *relevance: Tensor) -> Any:
+    def backward(ctx: Context, *relevance: Tensor) -> Backward:
         with torch.enable_grad():
             inputs = [x.detach().requires_grad_(True) for x in ctx.saved_tensors]
             outcome = ctx.call(*inputs)
@@ -145,13 +154,13 @@ class _Branches(Function):
     """To both branches of a residual sum by their absolute shares, sample by sample."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, axis: int) -> Tensor:
+    def forward(ctx: Context, a: Tensor, b: Tensor, axis: int) -> Tensor:
         ctx.others = [i for i in range(a.ndim) if i != axis]
         ctx.save_for_backward(a, b)
         return a + b
 
     @staticmethod
-    def backward(ctx: Any, *relevance: Tensor) -> Any:
+    def backward(ctx: Context, *relevance: Tensor) -> Backward:
         branches = ctx.saved_tensors
         each = _divide(relevance[0], branches[0] + branches[1])
         parts = [branch * each for branch in branches]
@@ -169,9 +178,9 @@ class _Through(Function):
     """As it came."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, value: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, value: Tensor) -> Tensor:
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, *relevance: Tensor) -> Any:
+    def backward(ctx: Context, *relevance: Tensor) -> Backward:
         return relevance[0], None

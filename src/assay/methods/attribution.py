@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -101,7 +100,7 @@ def _run(model: Model, batch: Batch, choice: Choice, engine: Engine | None) -> T
             engine.respondent.shrink()
 
 
-def _as_tensor(found: Any, batch: Batch, name: str) -> Tensor:
+def _as_tensor(found: object, batch: Batch, name: str) -> Tensor:
     """What a function gave for maps; of an array a tensor like the inputs.
 
     Raises:
@@ -222,7 +221,7 @@ def rows_of(batch: Batch, count: int, whose: str, ids: Sequence[str] | None = No
     return [place[sample] for sample in batch.ids]
 
 
-def given(label: str, source: Tensor | Callable[[Model, Batch], Tensor] | Any) -> Choice:
+def given(label: str, source: object) -> Choice:
     """Maps computed elsewhere (one per sample of the dataset), or a plain callable, as a method.
 
     A callable runs with gradients enabled and may give a tensor or an array.

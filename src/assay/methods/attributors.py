@@ -4,9 +4,9 @@ import contextlib
 import inspect
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import metadata
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,18 +14,27 @@ from torch import Tensor, nn
 
 from assay.engine.respondent import micro_batches
 from assay.errors import InputError, NotApplicable, unknown
+from assay.methods.call_types import Keywords
 from assay.methods.cam import enlarge
+from assay.plugins.option_types import Options
 from assay.plugins.registry import Method, canonical, code_identity, identity, label
 from assay.suite.spec import REDUCTION, Choice, take_reduction
 from assay.types import Batch, Model
 
 
-def is_attributor(thing: Any) -> bool:
+class Attributor(Protocol):
+    """An object that explains, such as one of captum's."""
+
+    def attribute(self, inputs: Tensor, *, target: Tensor, **options: object) -> object:
+        """The maps of these inputs for these classes."""
+
+
+def is_attributor(thing: object) -> bool:
     """Whether a thing explains by `thing.attribute(inputs, target=..., ...)`."""
     return callable(getattr(thing, "attribute", None))
 
 
-def attributor(source: Any, options: Mapping[str, Any], model: Model, name: str = "") -> Choice:
+def attributor(source: Any, options: Options, model: Model, name: str = "") -> Choice:
     """An attribution object as a method: `source.attribute(inputs, target=targets, **options)`.
 
     It is called a micro-batch at a time, random numbers seeded by the first sample of each. Options
@@ -45,7 +54,9 @@ def attributor(source: Any, options: Mapping[str, Any], model: Model, name: str 
     recorded = {option: _recorded(value) for option, value in own.items()}
     kind = _snake_case(source)
 
-    def run(model: Model, batch: Batch, *, arguments: Any = None, source_hash: str = "") -> Tensor:
+    def run(
+        model: Model, batch: Batch, *, arguments: object = None, source_hash: str = ""
+    ) -> Tensor:
         if model.binary and getattr(source, "forward_func", None) is model.net:
             raise NotApplicable(
                 f"`{type(source).__name__}` cannot choose between the two classes of a network "
@@ -70,7 +81,7 @@ def attributor(source: Any, options: Mapping[str, Any], model: Model, name: str 
     return Choice(chosen, plugin, known, reduction)
 
 
-def _split(source: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(source: Attributor, options: Options) -> tuple[Keywords, Keywords]:
     """The options of the object's own, and how its channels become one map."""
     parameters = inspect.signature(source.attribute).parameters
     known = [p for p in parameters if p not in ("inputs", "target")]
@@ -83,7 +94,7 @@ def _split(source: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dic
     return own, take_reduction(rest)
 
 
-def _at_input(found: Any, batch: Batch, name: str) -> Tensor:
+def _at_input(found: object, batch: Batch, name: str) -> Tensor:
     """The maps at the input's size."""
     if not isinstance(found, Tensor):
         raise InputError(
@@ -109,13 +120,13 @@ def _seeded(batch: Batch, sample: int) -> Iterator[None]:
             np.random.set_state(before)
 
 
-def _snake_case(source: Any) -> str:
+def _snake_case(source: object) -> str:
     """`captum_integrated_gradients` for captum's IntegratedGradients."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(source).__name__).lower()
     return f"captum_{words}" if _package(source) == "captum" else words
 
 
-def _package(thing: Any) -> str:
+def _package(thing: object) -> str:
     """The package that defines a function, or an object's class."""
     defined = thing if inspect.isroutine(thing) else type(thing)
     return str(defined.__module__).split(".")[0]
@@ -124,12 +135,12 @@ def _package(thing: Any) -> str:
 # --- what is known of the object --------------------------------------------------------------
 
 
-def _recorded(value: Any) -> Any:
+def _recorded(value: object) -> object:
     """An option as it is written down; functions by their code."""
     return code_identity(value) if callable(value) else canonical(value)
 
 
-def _identity(source: Any, net: nn.Module) -> str:
+def _identity(source: object, net: nn.Module) -> str:
     """Captum's classes by name, version and settings, where they wrap nothing but the network.
 
     Of anything else the state is not known: its identity is good for this process only.
@@ -140,7 +151,7 @@ def _identity(source: Any, net: nn.Module) -> str:
         return f"process {os.getpid()} object {id(source)}"
 
 
-def _state(value: Any, net: nn.Module) -> Any:
+def _state(value: object, net: nn.Module) -> object:
     if isinstance(value, nn.Module):
         names = [name for name, module in net.named_modules() if module is value]
         if not names:

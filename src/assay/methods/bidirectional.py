@@ -1,7 +1,7 @@
 """Bidirectional attribution in transformers: what a token was told, times what it is asked for."""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -10,15 +10,17 @@ from torch import Tensor
 from assay.errors import NotApplicable
 from assay.methods.attending import Attended, Attending, Resize, attend, attended, to_map
 from assay.methods.attention import Start, beside_itself, carried, transformer
+from assay.methods.call_types import Arguments, Keywords, Operator, Returned
 from assay.methods.entering import Entering, Scaled
 from assay.methods.gradients import Output
+from assay.plugins.option_types import Options
 from assay.plugins.registry import Passes
 from assay.types import Batch, Model
 
-Steps = Annotated[int, Field(ge=2)]
+TwoOrMore = Annotated[int, Field(ge=2)]
 
 
-def _steps_and(more: int) -> Callable[[Mapping[str, Any]], Passes]:
+def _steps_and(more: int) -> Callable[[Options], Passes]:
     """Forward and back for each step; beside that back to the read tokens, and to all heads."""
     return lambda options: Passes(forward=options["steps"], backward=options["steps"] + more)
 
@@ -29,7 +31,7 @@ def bt_head(
     batch: Batch,
     *,
     start: Start | None = None,
-    steps: Steps = 20,
+    steps: TwoOrMore = 20,
     resize: Resize = "nearest",
     output: Output = "logit",
 ) -> Tensor:
@@ -59,7 +61,7 @@ def bt_token(
     batch: Batch,
     *,
     start: Start | None = None,
-    steps: Steps = 20,
+    steps: TwoOrMore = 20,
     resize: Resize = "nearest",
     output: Output = "logit",
 ) -> Tensor:
@@ -149,7 +151,7 @@ class Streams(Entering):
         self._awaited = "values"
         return super().take(attention)
 
-    def operate(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    def operate(self, name: str, func: Operator, args: Arguments, kwargs: Keywords) -> Returned:
         """What an operation gives; the three that matter are noted."""
         result = super().operate(name, func, args, kwargs)
         if self._awaited == "sum" and any(a is self._branch for a in args):

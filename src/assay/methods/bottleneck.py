@@ -1,10 +1,10 @@
 """Information bottlenecks: how much of a layer, or of the input, the answer needs."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -15,30 +15,26 @@ from assay.engine.engine import Engine
 from assay.engine.respondent import micro_batches
 from assay.errors import NotApplicable
 from assay.methods.adversary import TOGETHER, adversary_rows, generated_mask
-from assay.methods.cam import enlarge, find_layer, outputs
+from assay.methods.cam import LayerChoice, enlarge, find_layer, outputs
 from assay.methods.outputs import answers
 from assay.methods.statistics import usual, usual_passes
+from assay.plugins.option_types import Count, NonNegative, Options, Positive, ShareBelowOne
 from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 
-
-def _iba_passes(options: Mapping[str, Any]) -> Passes:
+def _iba_passes(options: Options) -> Passes:
     rows = options["steps"] * options["samples"]
     return Passes(forward=1 + rows, backward=rows, once=options["estimate"])
 
 
 def _on_data(
-    passes: Callable[[Mapping[str, Any]], Passes],
-) -> Callable[[Model, Batch, Mapping[str, Any]], Passes]:
+    passes: Callable[[Options], Passes],
+) -> Callable[[Model, Batch, Options], Passes]:
     """The same passes, with the statistics that this network and these data take."""
 
-    def passes_on(model: Model, batch: Batch, options: Mapping[str, Any]) -> Passes:
+    def passes_on(model: Model, batch: Batch, options: Options) -> Passes:
         _check_places(model)
         once, finding = usual_passes(model, batch, options["layer"], options["estimate"])
         found = passes(options)
@@ -62,15 +58,15 @@ def iba(
     batch: Batch,
     engine: Engine,
     *,
-    layer: Any = None,
-    beta: NotNegative = 10.0,
+    layer: LayerChoice = None,
+    beta: NonNegative = 10.0,
     steps: Count = 10,
     samples: Count = 10,
-    sigma: NotNegative = 1.0,
+    sigma: NonNegative = 1.0,
     lr: Positive = 1.0,
     alpha0: float = 5.0,
     min_std: Positive = 0.01,
-    active: Share = 0.01,
+    active: ShareBelowOne = 0.01,
     estimate: Annotated[int, Field(ge=2)] = 1000,
 ) -> Tensor:
     """The bits of a layer that pass a bottleneck of noise, made as narrow as the answer allows.
@@ -118,7 +114,7 @@ def layer_outputs(
     """
     calls: list[int] = []
 
-    def look(_: nn.Module, __: Any, output: Any) -> None:
+    def look(_: nn.Module, __: object, output: object) -> None:
         calls.append(1)
         if not isinstance(output, Tensor):
             raise NotApplicable(
@@ -186,14 +182,17 @@ def _prior(
 
 def fits(
     model: Model, batch: Batch, layer: str | nn.Module | None, output: Tensor, prior: Prior,
-    *, samples: int, **how: Any,
+    *, beta: float, steps: int, samples: int, sigma: float, lr: float, alpha0: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`fit`, for as many samples at once as fill a micro-batch."""
     passed, capacity = [], []
     for group, at, asked in groups(model, batch, samples):
-        found = fit(model, group, layer, output[at], prior, samples=samples, **how)
-        passed.append(found[0][:asked])
-        capacity.append(found[1][:asked])
+        share, nats = fit(
+            model, group, layer, output[at], prior, beta=beta, steps=steps, samples=samples,
+            sigma=sigma, lr=lr, alpha0=alpha0,
+        )  # fmt: skip
+        passed.append(share[:asked])
+        capacity.append(nats[:asked])
     return torch.cat(passed), torch.cat(capacity)
 
 
@@ -296,7 +295,7 @@ def _giving(module: nn.Module, instead: Tensor) -> AbstractContextManager[None]:
     return hooked(module, lambda _, __, ___: instead.clone())
 
 
-def _input_passes(options: Mapping[str, Any]) -> Passes:
+def _input_passes(options: Options) -> Passes:
     fits = (options["feature_steps"] + options["steps"]) * options["samples"]
     seen, back = adversary_rows(options["synthetic"], options["epochs"])
     return Passes(forward=1 + fits + seen, backward=fits + back, once=options["estimate"])
@@ -316,19 +315,19 @@ def input_iba(
     batch: Batch,
     engine: Engine,
     *,
-    layer: Any = None,
-    beta: NotNegative = 20.0,
+    layer: LayerChoice = None,
+    beta: NonNegative = 20.0,
     steps: Count = 60,
     samples: Count = 10,
-    sigma: NotNegative = 1.0,
+    sigma: NonNegative = 1.0,
     lr: Positive = 1.0,
     alpha0: float = 5.0,
-    feature_beta: NotNegative = 20.0,
+    feature_beta: NonNegative = 20.0,
     feature_steps: Count = 10,
     epochs: Annotated[int, Field(ge=0)] = 20,
     synthetic: Annotated[int, Field(ge=1)] = 200,
     min_std: Positive = 0.01,
-    active: Share = 0.01,
+    active: ShareBelowOne = 0.01,
     estimate: Annotated[int, Field(ge=2)] = 1000,
     variant: Literal["paper", "code"] = "paper",
 ) -> Tensor:

@@ -1,7 +1,7 @@
 """Class activation maps: how much each place of the last spatial layer speaks for the class."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -12,13 +12,16 @@ from torch.nn import functional
 
 from assay.engine.respondent import micro_batches
 from assay.errors import InputError, NotApplicable, unknown
+from assay.methods.call_types import Returned
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained, one_pass
+from assay.plugins.option_types import Options
 from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
 
-Variant = Literal["paper", "torchcam"]
+CamVariant = Literal["paper", "torchcam"]
+LayerChoice = Any  # a layer, its name, or None: the last one with a spatial output
 TOGETHER = 16  # samples whose noisy copies are held at once
 
 
@@ -52,7 +55,7 @@ def activations(
     seen: list[Tensor] = []
     at = points(model, batch)
 
-    def cut(_: nn.Module, __: Any, output: Any) -> Any:
+    def cut(_: nn.Module, __: object, output: Returned) -> Returned:
         several = isinstance(output, tuple | list) and len(output) > 0
         found = output[0] if several else output
         model.places(output)  # refuses what has none
@@ -88,7 +91,7 @@ def outputs(
     seen: list[Tensor] = []
     at = points(model, batch)
 
-    def keep(_: nn.Module, __: Any, output: Any) -> None:
+    def keep(_: nn.Module, __: object, output: Returned) -> None:
         seen.append(model.places(output).detach().clone())  # what follows may work in place
 
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, batch.inputs.device):
@@ -164,7 +167,7 @@ def gradcam(
     model: Model,
     batch: Batch,
     *,
-    layer: Any = None,
+    layer: LayerChoice = None,
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
@@ -182,7 +185,7 @@ def xgradcam(
     model: Model,
     batch: Batch,
     *,
-    layer: Any = None,
+    layer: LayerChoice = None,
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
@@ -201,7 +204,7 @@ def layercam(
     model: Model,
     batch: Batch,
     *,
-    layer: Any = None,
+    layer: LayerChoice = None,
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
@@ -219,10 +222,10 @@ def gradcam_pp(
     model: Model,
     batch: Batch,
     *,
-    layer: Any = None,
+    layer: LayerChoice = None,
     relu: bool = True,
     output: Output = "logit",
-    variant: Variant = "paper",
+    variant: CamVariant = "paper",
 ) -> Tensor:
     """Grad-CAM with positive gradients, each place counted by a weight of its own.
 
@@ -237,7 +240,7 @@ def gradcam_pp(
     return _weighted(model, batch, layer, output, relu, weigh)
 
 
-def _noisy_passes(options: Mapping[str, Any]) -> Passes:
+def _noisy_passes(options: Options) -> Passes:
     return Passes(forward=options["samples"] + 1, backward=options["samples"])
 
 
@@ -253,12 +256,12 @@ def smooth_gradcam_pp(
     model: Model,
     batch: Batch,
     *,
-    layer: Any = None,
+    layer: LayerChoice = None,
     samples: Annotated[int, Field(ge=1)] = 4,
     sigma: Annotated[float, Field(ge=0)] = 0.3,
     relu: bool = True,
     output: Output = "logit",
-    variant: Variant = "paper",
+    variant: CamVariant = "paper",
 ) -> Tensor:
     """Grad-CAM++ with the powers of its gradients averaged over noisy copies of the input.
 

@@ -1,6 +1,5 @@
 """Controls: maps that know nothing of the model, or everything, to hold the methods against."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import torch
@@ -12,6 +11,7 @@ from assay.engine.engine import Engine
 from assay.errors import InputError, NotApplicable
 from assay.methods.attribution import other_maps
 from assay.methods.cam import enlarge
+from assay.plugins.option_types import Options
 from assay.plugins.registry import Nested, Passes, method
 from assay.suite.spec import choose_one
 from assay.types import Batch, Model
@@ -19,11 +19,11 @@ from assay.types import Batch, Model
 MethodChoice = Annotated[Any, Nested("method")]
 
 
-def _grid_needs(options: Mapping[str, Any]) -> set[str]:
+def _grid_needs(options: Options) -> set[str]:
     return set() if options["grid"] == "pixel" else {"image"}
 
 
-def needs_of(options: Mapping[str, Any]) -> set[str]:
+def needs_of(options: Options) -> set[str]:
     """What the method needs that another one's maps are taken from."""
     choice = choose_one("method", options["of"])
     return set(choice.plugin.required(choice.options))
@@ -72,12 +72,12 @@ def oracle(model: Model, batch: Batch) -> Tensor:
     return batch.truth.to(batch.inputs.device, batch.dtype)
 
 
-def passes_of(options: Mapping[str, Any]) -> Passes:
+def passes_of(options: Options) -> Passes:
     """What the method costs that another one's maps are taken from."""
     return choose_one("method", options["of"]).passes
 
 
-def passes_on_of(model: Model, batch: Batch, options: Mapping[str, Any]) -> Passes:
+def passes_on_of(model: Model, batch: Batch, options: Options) -> Passes:
     """The same under a model."""
     return choose_one("method", options["of"]).passes_on(model, batch)
 

@@ -5,21 +5,19 @@ the plant: the square wins where a square was planted, bands win where bands wer
 """
 
 from itertools import pairwise
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from assay.engine.engine import Engine
 from assay.errors import NotApplicable
 from assay.methods.attribution import attribute
 from assay.methods.controls import MethodChoice, needs_of, passes_of, passes_on_of
+from assay.plugins.option_types import Count
 from assay.plugins.registry import method
 from assay.suite.spec import choose_one
 from assay.types import Batch, Model
 
-Count = Annotated[int, Field(ge=1)]
 SIDE = 60 / 224  # of SoCo's square, as a share of the image's side
 
 

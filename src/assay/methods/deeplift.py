@@ -1,7 +1,7 @@
 """DeepLIFT: the difference from a baseline, shared out operator by operator."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -13,6 +13,7 @@ from assay.methods.differences import ROUNDING, Differences, Tape
 from assay.methods.gradients import Output, explained, starting_point
 from assay.methods.override import chunks, laid_out, logits_under, refuse_half
 from assay.methods.promises import completeness
+from assay.plugins.option_types import Options
 from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice
 from assay.types import Batch, Model
@@ -88,17 +89,17 @@ def _mean_shares(
     return mean
 
 
-def _per_baseline(options: Mapping[str, Any]) -> Passes:
+def _per_baseline(options: Options) -> Passes:
     """Each baseline takes a pass, the sample one by the rules and one to compare it with."""
     rows = _count(options)
     return Passes(forward=3 * rows, backward=rows)
 
 
-def _count(options: Mapping[str, Any]) -> int:
+def _count(options: Options) -> int:
     return options.get("baselines") or 1
 
 
-def _baselines(model: Model, batch: Batch, options: Mapping[str, Any]) -> Iterator[Tensor]:
+def _baselines(model: Model, batch: Batch, options: Options) -> Iterator[Tensor]:
     """What the shares add up from, one baseline after the other."""
     x = points(model, batch)
     if not options.get("baselines"):

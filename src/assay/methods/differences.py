@@ -8,17 +8,17 @@ the shares of the whole network add up.
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.errors import NotApplicable
+from assay.methods.call_types import Backward, Context, Operator, Returned, Tensors
 from assay.methods.fused_attention import FUSED
 from assay.methods.operators import ELEMENTWISE, LARGEST, LINEAR, MOVING, PRODUCTS, SMALLEST
 from assay.methods.override import Call, Override, Rule, refusing
 
-Tensors = tuple[Tensor, ...]
 Tape = list[tuple[str, Tensors]]  # the operators in their order, each with its inputs
 
 ROUNDING = 16  # units in the last place: a smaller difference says nothing, the gradient does
@@ -60,41 +60,41 @@ class Differences(Override):
             )
         return inputs
 
-    def _elementwise(self, call: Call) -> Any:
+    def _elementwise(self, call: Call) -> Returned:
         alone = len(call.inputs) == 1
         if not alone or call(*call.inputs).shape != call.inputs[0].shape:
             return self.otherwise(call)
         return self._differing(_Ratio, call)
 
-    def _product(self, call: Call) -> Any:
+    def _product(self, call: Call) -> Returned:
         if len(call.inputs) == 1:
             return call()
         return self._differing(_Midpoint, call) if len(call.inputs) == 2 else self.otherwise(call)
 
-    def _extreme(self, chosen: Callable[[Tensor, Tensor], Tensor], call: Call) -> Any:
+    def _extreme(self, chosen: Callable[[Tensor, Tensor], Tensor], call: Call) -> Returned:
         found = call()
         if isinstance(found, Tensor):
             return self._differing(_Winner, call, chosen)
         values = self._differing(_Winner, _first(call), chosen)  # the places come with the values
         return type(found)((values, *found[1:]))
 
-    def _quotient(self, call: Call) -> Any:
+    def _quotient(self, call: Call) -> Returned:
         if call.kwargs.get("rounding_mode"):
             return self.otherwise(call)
         by_a_constant = len(call.inputs) == 1 and call.args[0] is call.inputs[0]
         return call() if by_a_constant else self._composed(call)
 
-    def _composed(self, call: Call) -> Any:
+    def _composed(self, call: Call) -> Returned:
         return self._differing(_Composed, call, RECIPES[call.name])
 
-    def _batch_norm(self, call: Call) -> Any:
+    def _batch_norm(self, call: Call) -> Returned:
         return self.otherwise(call) if call.option(5, "training") else call()
 
-    def _differing(self, rule: type[torch.autograd.Function], call: Call, *told: Any) -> Any:
+    def _differing(self, rule: type["_Difference"], call: Call, *more: Operator) -> Returned:
         before = self.before(call)
         if before is None:
             return call()
-        return rule.apply(call, before, told, *call.inputs)  # type: ignore[no-untyped-call]
+        return rule.apply(call, before, more, *call.inputs)  # type: ignore[no-untyped-call]
 
 
 def _first(call: Call) -> Call:
@@ -105,26 +105,28 @@ class _Difference(torch.autograd.Function):
     """An operator that knows its inputs at the baseline; `multiply` is its rule."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, before: Tensors, told: Any, *inputs: Tensor) -> Tensor:
+    def forward(
+        ctx: Context, call: Call, before: Tensors, more: tuple[Operator, ...], *inputs: Tensor
+    ) -> Tensor:
         ctx.save_for_backward(*inputs)
-        ctx.call, ctx.before, ctx.told = call, before, told
+        ctx.call, ctx.before, ctx.more = call, before, more
         result: Tensor = call(*inputs)
         return result
 
     @classmethod
-    def backward(cls, ctx: Any, *gradients: Tensor) -> Any:
-        shares = cls.multiply(ctx.call, ctx.saved_tensors, ctx.before, gradients[0], *ctx.told)
+    def backward(cls, ctx: Context, *gradients: Tensor) -> Backward:
+        shares = cls.multiply(ctx.call, ctx.saved_tensors, ctx.before, gradients[0], *ctx.more)
         return None, None, None, *shares
 
-    # (call, inputs now, inputs before, gradient, *told) -> what each input passes back
-    multiply: ClassVar[Callable[..., Any]]
+    # (call, inputs now, inputs before, gradient, *more) -> what each input passes back
+    multiply: ClassVar[Callable[..., Tensors]]
 
 
 class _Ratio(_Difference):
     """(f(x) - f(b)) / (x - b), number by number; the gradient where they differ by rounding."""
 
     @staticmethod
-    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *_: Any) -> Any:
+    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor) -> Tensors:
         (x,), (b,) = now, before
         there, here = call(x), call(b)
         (slope,) = call.pulled(((x + b) / 2,), torch.ones_like(gradient))
@@ -141,7 +143,7 @@ class _Midpoint(_Difference):
     """Products share their difference evenly: exact, as they are of second degree."""
 
     @staticmethod
-    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *_: Any) -> Any:
+    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor) -> Tensors:
         return call.pulled(tuple((x + b) / 2 for x, b in zip(now, before, strict=True)), gradient)
 
 
@@ -149,8 +151,10 @@ class _Winner(_Difference):
     """What the largest changed by goes to who is largest: now if it rose, before if it fell."""
 
     @staticmethod
-    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *told: Any) -> Any:
-        (chosen,) = told
+    def multiply(
+        call: Call, now: Tensors, before: Tensors, gradient: Tensor, *more: Operator
+    ) -> Tensors:
+        (chosen,) = more
         there, here = call(*now), call(*before)
         between = chosen(there, here)
         risen = call.pulled(now, gradient * (between - here))
@@ -166,7 +170,7 @@ class _LogSumExp(_Difference):
     """log, sum and exp by their ratios at once: no power is too large or too small to be held."""
 
     @staticmethod
-    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *_: Any) -> Any:
+    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor) -> Tensors:
         (x,), (b,) = now, before
         dim = call.option(1, "dim")
         there, here = (t.logsumexp(dim, keepdim=True) for t in (x, b))
@@ -186,8 +190,10 @@ class _Composed(_Difference):
     """An operator written out in simpler ones, whose rules are put together."""
 
     @staticmethod
-    def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor, *told: Any) -> Any:
-        (recipe,) = told
+    def multiply(
+        call: Call, now: Tensors, before: Tensors, gradient: Tensor, *more: Operator
+    ) -> Tensors:
+        (recipe,) = more
         tape: Tape = []
         with torch.enable_grad():
             leaves = [t.detach().requires_grad_(True) for t in now]

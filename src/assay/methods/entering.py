@@ -1,6 +1,7 @@
 """What enters a transformer's blocks, told by the way that operations take from one another."""
 
-from typing import Any
+from collections.abc import MutableMapping
+from typing import TypeGuard
 
 from torch import Tensor
 from torch.utils import _pytree as tree
@@ -8,6 +9,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from assay.errors import NotApplicable
 from assay.methods.attending import Attending
+from assay.methods.call_types import Arguments, Keywords, Operator, Returned
 
 
 class Entering(Attending):
@@ -22,7 +24,8 @@ class Entering(Attending):
         self.number = 0
         self.single = {0}  # operations that give one tensor
         self._taken: dict[int, set[int]] = {}  # from which other operations one takes
-        self._made: Any = WeakTensorKeyDictionary()  # which operation gave a tensor
+        # Which operation gave a tensor.
+        self._made: MutableMapping[Tensor, int] = WeakTensorKeyDictionary()
         self._attends: list[int] = []  # the operations that are attentions
 
     def begin(self, at: Tensor) -> Tensor:
@@ -31,7 +34,7 @@ class Entering(Attending):
         self._made[at] = 0
         return at
 
-    def operate(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    def operate(self, name: str, func: Operator, args: Arguments, kwargs: Keywords) -> Returned:
         """What an operation gives, noted with what it takes."""
         result = func(*args, **kwargs)
         self.number += 1
@@ -92,7 +95,7 @@ class Entering(Attending):
                 ahead.extend(self._taken.get(number, ()))
         return found
 
-    def _knows(self, part: Any) -> bool:
+    def _knows(self, part: object) -> TypeGuard[Tensor]:
         return isinstance(part, Tensor) and part in self._made
 
 
@@ -108,7 +111,7 @@ class Scaled(Attending):
         """The point itself."""
         return at if self.operation else at * self.share
 
-    def operate(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    def operate(self, name: str, func: Operator, args: Arguments, kwargs: Keywords) -> Returned:
         """What an operation gives; that of one, scaled."""
         result = func(*args, **kwargs)
         self.number += 1

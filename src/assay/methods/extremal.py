@@ -1,9 +1,9 @@
 """Extremal perturbations: the smooth mask of a given area under which the answer is highest."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from assay.engine.respondent import micro_batches
+from assay.methods.call_types import Context
 from assay.methods.gradients import Output, explained
+from assay.plugins.option_types import Options
 from assay.plugins.registry import Passes, method
 from assay.removal.fills import gaussian
 from assay.types import Batch, Model
@@ -23,14 +25,14 @@ FEW = 64  # masks searched for at once where no more are asked for
 RATE, MOMENTUM, PENALTY, GROWTH = 0.01, 0.9, 300.0, 1.0035
 
 Area = Annotated[float, Field(gt=0, lt=1)]
-Variant = Literal["preserve", "delete"]
+MaskVariant = Literal["preserve", "delete"]
 
 
 def _areas(area: float | tuple[float, ...]) -> tuple[float, ...]:
     return area if isinstance(area, tuple) else (area,)
 
 
-def _every_step(options: Mapping[str, Any]) -> Passes:
+def _every_step(options: Options) -> Passes:
     count = options["steps"] * len(_areas(options["area"]))
     return Passes(forward=count, backward=count)
 
@@ -49,7 +51,7 @@ def extremal_perturbation(
     *,
     area: Area | Annotated[tuple[Area, ...], Field(min_length=1)] = 0.1,
     steps: Annotated[int, Field(ge=1)] = 800,
-    variant: Variant = "preserve",
+    variant: MaskVariant = "preserve",
     output: Output = "logit",
 ) -> Tensor:
     """The smooth mask of a given area that keeps the answer highest when all else is blurred.
@@ -88,7 +90,7 @@ class _Search:
     masks: "SmoothMasks"
     areas: Tensor  # [n]
 
-    def run(self, steps: int, variant: Variant, output: Output) -> Tensor:  # [n, H, W]
+    def run(self, steps: int, variant: MaskVariant, output: Output) -> Tensor:  # [n, H, W]
         """The masks of the last step, as they were shown to the network."""
         pyramid = self._pyramid()
         keep = variant == "preserve"
@@ -233,7 +235,9 @@ class _SmoothMaximum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, grid: Tensor, kernel: Tensor) -> Tensor:  # [step, step, n, rows, columns]
+    def forward(
+        ctx: Context, grid: Tensor, kernel: Tensor
+    ) -> Tensor:  # [step, step, n, rows, columns]
         reach, step = kernel.shape[0], kernel.shape[2]
         cells = [len(grid), *(length - reach + 1 for length in grid.shape[1:])]
         top, bottom = grid.new_zeros(2, step**2, math.prod(cells))
@@ -247,7 +251,7 @@ class _SmoothMaximum(torch.autograd.Function):
         return found.reshape(step, step, *cells)
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Context, *slopes: Tensor) -> tuple[Tensor, None]:
         grid, kernel, top, bottom = ctx.saved_tensors
         share = slopes[0].reshape_as(bottom) / bottom
         least, result = share * (1 - top), torch.zeros_like(grid)

@@ -1,6 +1,5 @@
 """Fused kernels of attention, written out: their steps can be seen by who looks on."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from assay.errors import NotApplicable
+from assay.methods.call_types import Operator
 
 
 def _fused(
@@ -84,7 +84,7 @@ def _multi_head(
     return result, attention.mean(1) if told.get("average_attn_weights", True) else attention
 
 
-FUSED: dict[str, Callable[..., Any]] = {
+FUSED: dict[str, Operator] = {
     "scaled_dot_product_attention": _fused,
     "multi_head_attention_forward": _multi_head,
 }

@@ -1,8 +1,8 @@
 """Methods made of gradients of the explained output with respect to the input."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -16,13 +16,13 @@ from assay.methods.copies import points
 from assay.methods.outputs import Output as Output
 from assay.methods.outputs import explained as explained
 from assay.methods.promises import completeness, difference, gap
+from assay.plugins.option_types import Count, Options
 from assay.plugins.registry import Passes, Promise, describe, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 
 FEWEST_STEPS, MOST_STEPS = 8, 512  # of integrals that take as many as they need
-Steps = Literal["auto"] | Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=1)]
+PathSteps = Literal["auto"] | Count
 Tolerance = Annotated[float, Field(gt=0)]
 
 
@@ -51,7 +51,7 @@ def gradients(
         yield samples[:asked], row[:asked], points.detach()[:asked], gradient[:asked]
 
 
-def one_pass(options: Mapping[str, Any]) -> Passes:
+def one_pass(options: Options) -> Passes:
     """One pass forward and backward per sample."""
     return Passes(forward=1, backward=1)
 
@@ -124,7 +124,7 @@ def _starts(model: Model, batch: Batch, baseline: FillChoice, draws: int) -> Ite
         yield start
 
 
-def _per_step(options: Mapping[str, Any]) -> Passes:
+def _per_step(options: Options) -> Passes:
     if options["steps"] == "auto":
         return Passes(forward=None, backward=None, by="until it adds up")
     rows = options["steps"] * options["draws"]
@@ -154,7 +154,7 @@ def integrated_gradients(
     batch: Batch,
     engine: Engine,
     *,
-    steps: Steps = 50,
+    steps: PathSteps = 50,
     baseline: FillChoice = "zero",
     draws: Count = 1,
     tolerance: Tolerance = 1e-3,
@@ -256,7 +256,7 @@ def integrated_gradients_uniform(
     batch: Batch,
     engine: Engine,
     *,
-    steps: Steps = 50,
+    steps: PathSteps = 50,
     draws: Count = 1,
     tolerance: Tolerance = 1e-3,
     output: Output = "logit",

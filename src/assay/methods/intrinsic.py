@@ -17,7 +17,7 @@ from assay.types.model import EXPLANATION_MODES
 from assay.types.tokens import hooked
 
 
-def explanation_mode(net: nn.Module) -> contextlib.AbstractContextManager[Any]:
+def explanation_mode(net: nn.Module) -> contextlib.AbstractContextManager[object]:
     """The network's own mode in which it is linear to autograd.
 
     Raises:

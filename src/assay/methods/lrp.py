@@ -14,8 +14,8 @@ from assay.methods.promises import conservation
 from assay.methods.relevance import (
     STABLE,
     Layer,
+    LayerRule,
     Relevance,
-    Share,
     alpha_beta_rule,
     epsilon_rule,
     flat_rule,
@@ -24,7 +24,7 @@ from assay.methods.rules import checked_pass
 from assay.plugins.registry import method
 from assay.types import Batch, Model
 
-Rule = Literal[
+LrpRule = Literal[
     "zero",
     "epsilon",
     "alpha_beta",
@@ -35,7 +35,7 @@ Rule = Literal[
 ]
 
 
-def _composite(rule: Rule, epsilon: float, alpha: float) -> Callable[[Layer], Share]:
+def _composite(rule: LrpRule, epsilon: float, alpha: float) -> Callable[[Layer], LayerRule]:
     """From a layer to its rule."""
     small = epsilon_rule(epsilon)
     if rule == "zero":
@@ -47,7 +47,7 @@ def _composite(rule: Rule, epsilon: float, alpha: float) -> Callable[[Layer], Sh
         return lambda layer: signed
     flat = rule.endswith("flat")
 
-    def choose(layer: Layer) -> Share:
+    def choose(layer: Layer) -> LayerRule:
         if flat and layer.first:
             return flat_rule
         return signed if layer.kind == "conv" else small
@@ -83,7 +83,7 @@ def lrp(
     model: Model,
     batch: Batch,
     *,
-    rule: Rule = "epsilon_plus",
+    rule: LrpRule = "epsilon_plus",
     epsilon: Annotated[float, Field(gt=0)] = STABLE,
     alpha: Annotated[float, Field(ge=1)] = 2,
     output: Output = "logit",

@@ -1,15 +1,13 @@
 """What is explained: a class's logit, its probability or its log-odds."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from assay.engine.respondent import micro_batches
+from assay.plugins.option_types import Output as Output
 from assay.types import Batch, Model
-
-Output = Literal["logit", "probability", "log_odds"]
 
 
 def explained(model: Model, logits: Tensor, targets: Tensor, output: Output) -> Tensor:  # [n]

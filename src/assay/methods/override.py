@@ -16,6 +16,7 @@ from torch.utils import _pytree as tree
 
 from assay.engine.respondent import micro_batches
 from assay.errors import NotApplicable
+from assay.methods.call_types import Arguments, Backward, Context, Keywords, Operator, Returned
 from assay.methods.fused_attention import FUSED
 from assay.types import Batch, Model
 
@@ -35,12 +36,12 @@ class Call:
     """One call of an operator; `inputs` are the tensors in it that depend on the network's."""
 
     name: str
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    function: Operator
+    args: Arguments
+    kwargs: Keywords = field(default_factory=dict)
 
     @functools.cached_property
-    def _parts(self) -> tuple[list[Any], Any, list[int]]:
+    def _parts(self) -> tuple[list[Any], tree.TreeSpec, list[int]]:
         leaves, shape = tree.tree_flatten((self.args, self.kwargs))
         places = [i for i, p in enumerate(leaves) if isinstance(p, Tensor) and p.requires_grad]
         return leaves, shape, places
@@ -51,7 +52,7 @@ class Call:
         leaves, _, places = self._parts
         return tuple(leaves[i] for i in places)
 
-    def __call__(self, *inputs: Tensor) -> Any:
+    def __call__(self, *inputs: Tensor) -> Returned:
         """What the operator gives, with other tensors in the inputs' places where given."""
         if not inputs:
             return self.function(*self.args, **self.kwargs)
@@ -73,7 +74,7 @@ class Call:
             return torch.autograd.grad(self(*leaves), leaves, gradient)
 
 
-Rule = Callable[[Call], Any]
+Rule = Callable[[Call], Returned]
 
 
 class Override(TorchFunctionMode):
@@ -87,8 +88,12 @@ class Override(TorchFunctionMode):
         self._written: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __torch_function__(
-        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+        self,
+        function: Operator,
+        types: object,
+        args: Arguments = (),
+        kwargs: Keywords | None = None,
+    ) -> Returned:
         """Serve one call."""
         if self._written:
             args, kwargs = tree.tree_map(self.newest, (args, kwargs or {}))
@@ -101,23 +106,23 @@ class Override(TorchFunctionMode):
         self._written[id(args[0])] = args[0], result
         return result
 
-    def apply(self, call: Call) -> Any:
+    def apply(self, call: Call) -> Returned:
         """The call by its rule."""
         return self.rules.get(call.name, self.otherwise)(call)
 
-    def written_out(self, call: Call) -> Any:
+    def written_out(self, call: Call) -> Returned:
         """A fused operator step by step, each step by its rule."""
         with self:
             return FUSED[call.name](*call.args, **call.kwargs)
 
-    def newest(self, value: Any) -> Any:
+    def newest(self, value: Returned) -> Returned:
         """What a tensor would hold by now, had it been written into."""
         while isinstance(value, Tensor) and id(value) in self._written:
             value = self._written[id(value)][1]
         return value
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _name(function: Operator) -> str:
     """What an operator is called, whichever way it was called: `relu` for `Tensor.relu_` too."""
     name = getattr(function, "__name__", str(function))
     if name in ("__get__", "__set__"):  # x.shape, x.T
@@ -126,7 +131,7 @@ def _name(function: Callable[..., Any]) -> str:
     return SAME.get(name, name)
 
 
-def _writes(function: Callable[..., Any], call: Call) -> bool:
+def _writes(function: Operator, call: Call) -> bool:
     name = getattr(function, "__name__", "")
     in_place = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
     return in_place or name == "__setitem__" or bool(call.kwargs.get("inplace"))
@@ -136,7 +141,7 @@ def _out_of_place(call: Call) -> Call:
     if call.kwargs.get("inplace"):
         return Call(call.name, call.function, call.args, {**call.kwargs, "inplace": False})
 
-    def on_a_copy(first: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def on_a_copy(first: Tensor, *args: object, **kwargs: object) -> Tensor:
         copy = first.clone()
         call.function(copy, *args, **kwargs)
         return copy
@@ -148,25 +153,25 @@ class _Refusal(torch.autograd.Function):
     """An operator without a rule: an error only where something would flow back through it."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, reason: str) -> Tensor:
+    def forward(ctx: Context, value: Tensor, reason: str) -> Tensor:
         ctx.reason = reason
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, *_: Tensor) -> Any:
+    def backward(ctx: Context, *_: Tensor) -> Backward:
         raise NotApplicable(ctx.reason)
 
 
 def refusing(method: str, known: frozenset[str]) -> Rule:
     """The rule for operators without one: those `known` as they are, any other not at all."""
 
-    def rule(call: Call) -> Any:
+    def rule(call: Call) -> Returned:
         result = call()
         if call.name in known:
             return result
         reason = f"{method} has no rule for the operator `{call.name}`."
 
-        def guard(part: Any) -> Any:
+        def guard(part: Returned) -> Returned:
             if isinstance(part, Tensor) and part.requires_grad:
                 return _Refusal.apply(part, reason)  # type: ignore[no-untyped-call]
             return part

@@ -2,8 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -12,18 +12,17 @@ from torch import Tensor
 from assay.engine.engine import Engine, intervention
 from assay.errors import InputError
 from assay.methods.gradients import Output
+from assay.plugins.option_types import Count, InnerShare, Options
 from assay.plugins.registry import Passes, get, method, pick
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 from assay.units.absent import each
 from assay.units.features import Features, UnitsChoice, make_units
 
-Share = Annotated[float, Field(gt=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
 Spread = Literal["full", "share"]
 
 
-def _one_row_a_cell(options: Mapping[str, Any]) -> Passes:
+def _one_row_a_cell(options: Options) -> Passes:
     name, chosen = pick(options["units"])
     if name != "grid":
         return Passes(forward=None, by="units")
@@ -92,7 +91,7 @@ def rise(
     *,
     masks: Count = 1000,
     side: Annotated[int, Field(ge=2)] = 8,
-    keep: Share = 0.1,
+    keep: InnerShare = 0.1,
     fill: FillChoice = "zero",
     output: Output = "probability",
     normalise: bool = False,
@@ -139,7 +138,7 @@ def rise_uniform(
     *,
     masks: Count = 1000,
     side: Annotated[int, Field(ge=2)] = 8,
-    keep: Share = 0.1,
+    keep: InnerShare = 0.1,
     output: Output = "probability",
     normalise: bool = False,
 ) -> Tensor:

@@ -4,18 +4,17 @@ A method says so in its decorator, `promise=completeness(...)` or `promise=conse
 then computes the gap once for each map and keeps it with the scores.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
 from assay.methods.copies import points
 from assay.methods.outputs import answers, relevance
+from assay.plugins.option_types import Options, Output
 from assay.plugins.registry import Promise
 from assay.types import Batch, Model
 
-Options = Mapping[str, Any]
 # (model, batch, options) -> the baselines of each sample, every one like `points(model, batch)`
 Baselines = Callable[[Model, Batch, Options], Iterable[Tensor]]
 
@@ -48,7 +47,7 @@ def conservation() -> Promise:
 
 
 def difference(
-    model: Model, batch: Batch, baselines: Iterable[Tensor], output: Any
+    model: Model, batch: Batch, baselines: Iterable[Tensor], output: Output
 ) -> Tensor:  # [B]
     """f(x) minus the mean of f(b) over these baselines b."""
     here = answers(model, batch, points(model, batch), output)

@@ -5,9 +5,8 @@ a rule, all other operators in one way each. Where a tensor is used twice, its r
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from torch.nn import functional
 from torch.utils import _pytree as tree
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from assay.methods.call_types import Backward, Context, Returned, Tensors
 from assay.methods.fused_attention import FUSED
 from assay.methods.operators import ACTIVATIONS, GATES, LARGEST, LINEAR, MOVING
 from assay.methods.override import Call, Override, Rule, refusing
@@ -67,7 +67,7 @@ class Layer:
         return replace(self, z=z.detach(), weight=self.weight * scale.reshape(row), bias=bias)
 
 
-Share = Callable[[Layer, Tensor], Tensor]  # from a layer and the relevance of z to that of x
+LayerRule = Callable[[Layer, Tensor], Tensor]  # from a layer and the relevance of z to that of x
 
 
 def stable_ratio(above: Tensor, below: Tensor, epsilon: float) -> Tensor:
@@ -77,7 +77,7 @@ def stable_ratio(above: Tensor, below: Tensor, epsilon: float) -> Tensor:
     return above / (below + torch.where(below < 0, -epsilon, epsilon))
 
 
-def epsilon_rule(epsilon: float) -> Share:
+def epsilon_rule(epsilon: float) -> LayerRule:
     """Shares of x w in z, bias and all; an epsilon takes from what is nearly zero."""
 
     def share(layer: Layer, relevance: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def epsilon_rule(epsilon: float) -> Share:
     return share
 
 
-def alpha_beta_rule(alpha: float) -> Share:
+def alpha_beta_rule(alpha: float) -> LayerRule:
     """What speaks for z gets alpha times its relevance, what speaks against it 1 - alpha times."""
 
     def share(layer: Layer, relevance: Tensor) -> Tensor:
@@ -134,29 +134,34 @@ def _excited(layer: Layer, relevance: Tensor, sign: int) -> Tensor:
     return sign * layer.back(pairs, lambda total: stable_ratio(part, total, 0))
 
 
+# From the relevance of a result to that of the inputs it was made of.
+Shares = Callable[[Tensor], Tensors]
+
+
 class _Carry(torch.autograd.Function):
     """A result as it is, with relevance in the place of its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, value: list[Tensor], share: Any, *inputs: Tensor) -> Tensor:
+    def forward(ctx: Context, value: list[Tensor], share: Shares, *inputs: Tensor) -> Tensor:
         ctx.share = share
         return value.pop().detach()
 
     @staticmethod
-    def backward(ctx: Any, *relevance: Tensor) -> Any:
+    def backward(ctx: Context, *relevance: Tensor) -> Backward:
         return None, None, *ctx.share(relevance[0])
 
 
-def carry(value: Tensor, share: Callable[[Tensor], Any], *inputs: Tensor) -> Any:
+def carry(value: Tensor, share: Shares, *inputs: Tensor) -> Tensor:
     """The value, whose relevance `share` turns into the inputs'."""
-    return _Carry.apply([value], share, *inputs)  # type: ignore[no-untyped-call]
+    carried: Tensor = _Carry.apply([value], share, *inputs)  # type: ignore[no-untyped-call]
+    return carried
 
 
 class Relevance(Override):
     """The rules: `share` for linear layers, by kind and place; one way for all other operators."""
 
     def __init__(
-        self, name: str, rule: Callable[[Layer], Share], epsilon: float, positive: bool = False
+        self, name: str, rule: Callable[[Layer], LayerRule], epsilon: float, positive: bool = False
     ) -> None:
         """`positive` shares sums out among what is positive in them, constants left out.
 
@@ -164,8 +169,9 @@ class Relevance(Override):
         """
         self.rule, self.epsilon, self.positive = rule, epsilon, positive
         self._first = True  # no layer has been met yet
-        self._made: Any = WeakTensorKeyDictionary()  # which layer gave a tensor
-        self._gates: Any = WeakTensorKeyDictionary()  # what came out of a sigmoid
+        # The layer that gave a tensor, with its input; and the outputs of sigmoids.
+        self._made: MutableMapping[Tensor, tuple[Layer, Tensor]] = WeakTensorKeyDictionary()
+        self._gates: MutableMapping[Tensor, bool] = WeakTensorKeyDictionary()
         self._unknown = refusing(name, MOVING | frozenset(LARGEST))
         rules: dict[str, Rule] = dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED, "linear"), self._layer)
         rules["addmm"] = self._dense
@@ -178,7 +184,7 @@ class Relevance(Override):
         rules |= dict.fromkeys(FUSED, self.written_out) | {"layer_norm": self._layer_norm}
         super().__init__(rules, self._moved)
 
-    def _layer(self, call: Call) -> Any:
+    def _layer(self, call: Call) -> Returned:
         x, weight = call.option(0, "input"), call.option(1, "weight")
         if len(call.inputs) > 1 or call.inputs[0] is not x:
             return self._unknown(call)
@@ -197,14 +203,14 @@ class Relevance(Override):
         units = None if call.name in TRANSPOSED else 0
         return self._share_out(call, weight, bias, apply, "dense" if dense else "conv", units, axis)
 
-    def _dense(self, call: Call) -> Any:
+    def _dense(self, call: Call) -> Returned:
         """A bias plus x times a weight, without factors of their own, is a dense layer."""
         if call.kwargs or len(call.inputs) > 1 or call.inputs[0] is not call.args[1]:
             return self._unknown(call)
         bias, x, weight = call.args
         return self._layer(Call("linear", functional.linear, (x, weight.T, bias)))
 
-    def _contraction(self, call: Call) -> Any:
+    def _contraction(self, call: Call) -> Returned:
         """A product with a constant is a dense layer whatever its axes; one with a gate a sum."""
         gates = [t for t in call.inputs if t in self._gates]
         if len(call.inputs) == 2 and len(gates) == 1:
@@ -227,9 +233,9 @@ class Relevance(Override):
         return self._share_out(call, leaves[others[0]], None, apply, "dense", None, -1)
 
     def _share_out(
-        self, call: Call, weight: Tensor, bias: Tensor | None, apply: Any, kind: str,
-        units: int | None, axis: int,
-    ) -> Any:  # fmt: skip
+        self, call: Call, weight: Tensor, bias: Tensor | None,
+        apply: Callable[[Tensor, Tensor], Tensor], kind: str, units: int | None, axis: int,
+    ) -> Tensor:  # fmt: skip
         value = call()
         layer = Layer(
             kind, self._first, call.inputs[0].detach(), value.detach(), weight, bias, apply, units,
@@ -241,13 +247,14 @@ class Relevance(Override):
         self._made[found] = layer, call.inputs[0]
         return found
 
-    def _batch_norm(self, call: Call) -> Any:
+    def _batch_norm(self, call: Call) -> Returned:
         """Merged into the layer before it; alone, a scale and a shift like any other."""
         if call.option(5, "training"):
             return self._unknown(call)
-        layer, x = self._made.get(call.inputs[0], (None, None))
-        if layer is None or not layer.gives_channels():
+        made = self._made.get(call.inputs[0])
+        if made is None or not made[0].gives_channels():
             return self._unchanged(call) if self.positive else self._proportional(call)
+        layer, x = made
         mean, variance = call.option(1, "running_mean"), call.option(2, "running_var")
         weight, bias = call.option(3, "weight"), call.option(4, "bias")
         scale = (variance + call.option(7, "eps", 1e-5)).rsqrt() * (1 if weight is None else weight)
@@ -257,7 +264,7 @@ class Relevance(Override):
         rule = self.rule
         return carry(value, lambda r: (rule(merged)(merged, r),), x)
 
-    def _layer_norm(self, call: Call) -> Any:
+    def _layer_norm(self, call: Call) -> Returned:
         """With its deviation held, differences from a mean, scaled and shifted."""
         if self.positive or len(call.inputs) > 1:
             return self._unknown(call)
@@ -273,7 +280,7 @@ class Relevance(Override):
 
         return self._proportional(Call(call.name, linear, call.inputs))
 
-    def _proportional(self, call: Call) -> Any:
+    def _proportional(self, call: Call) -> Returned:
         """Sums and means: each input by its part in the sum; constants keep theirs."""
         if self.positive:
             return self._positive_sum(call)
@@ -281,7 +288,7 @@ class Relevance(Override):
         total, epsilon = value.detach(), self.epsilon
         return carry(value, lambda r: _shares(call, inputs, total, r, epsilon), *call.inputs)
 
-    def _positive_sum(self, call: Call) -> Any:
+    def _positive_sum(self, call: Call) -> Returned:
         """Each input by what is positive in it; of the negative sum, by what is negative."""
         inputs, value = tuple(t.detach() for t in call.inputs), call()
         shifted = len(inputs) == 1 and inputs[0].shape == value.shape
@@ -307,7 +314,7 @@ class Relevance(Override):
 
         return carry(value, share, *call.inputs)
 
-    def _scaled(self, call: Call) -> Any:
+    def _scaled(self, call: Call) -> Returned:
         """A product keeps relevance as it is; of two factors, the gate gets none."""
         if len(call.inputs) > 1:
             gate = call.inputs[1] if call.name == "div" else self._which_gate(call)
@@ -332,20 +339,20 @@ class Relevance(Override):
             return None
         return one if one.numel() < other.numel() else other
 
-    def _unchanged(self, call: Call) -> Any:
+    def _unchanged(self, call: Call) -> Returned:
         if len(call.inputs) > 1:
             return self._unknown(call)
         return carry(call(), lambda r: (r,), call.inputs[0])
 
-    def _negated(self, call: Call) -> Any:
+    def _negated(self, call: Call) -> Returned:
         return carry(call(), lambda r: (-r,), call.inputs[0])
 
-    def _gate(self, call: Call) -> Any:
+    def _gate(self, call: Call) -> Returned:
         found = self._unchanged(call) if call.name in ACTIVATIONS else self._unknown(call)
         self._gates[found] = True
         return found
 
-    def _moved(self, call: Call) -> Any:
+    def _moved(self, call: Call) -> Returned:
         found = self._unknown(call)
         moved = call.inputs[:1] if call.name.endswith("_as") else call.inputs
         if isinstance(found, Tensor) and all(t in self._gates for t in moved):

@@ -2,14 +2,13 @@
 
 import contextlib
 import functools
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from assay.errors import InputError, NotApplicable
-from assay.methods.cam import enlarge, find_layer, gradcam
+from assay.methods.call_types import Backward, Context, Returned
+from assay.methods.cam import LayerChoice, enlarge, find_layer, gradcam
 from assay.methods.copies import points
 from assay.methods.gradients import Output, explained
 from assay.methods.override import (
@@ -23,6 +22,7 @@ from assay.methods.override import (
     refusing,
 )
 from assay.methods.relevance import Relevance, excitation_rule
+from assay.plugins.option_types import Options
 from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
@@ -46,14 +46,14 @@ class _Positive(torch.autograd.Function):
     """A rectifier through which only a positive gradient passes back."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, call: Call, gated: bool) -> Tensor:
+    def forward(ctx: Context, x: Tensor, call: Call, gated: bool) -> Tensor:
         ctx.save_for_backward(x)
         ctx.call, ctx.gated = call, gated
         result: Tensor = call(x)
         return result
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
+    def backward(ctx: Context, *gradients: Tensor) -> Backward:
         positive = gradients[0].clamp(min=0)
         if ctx.gated:
             (x,) = ctx.saved_tensors
@@ -74,7 +74,7 @@ def _rectifies(call: Call) -> bool:
     return call.name in ("relu", "relu6") or call.option(1, "min_val") == 0
 
 
-def _is_zero(bound: Any) -> bool:
+def _is_zero(bound: object) -> bool:
     """Whether a bound is the constant zero."""
     if isinstance(bound, Tensor):
         return not bound.requires_grad and not bool(bound.any())
@@ -84,7 +84,7 @@ def _is_zero(bound: Any) -> bool:
 def _compared(name: str) -> Rule:
     """A comparison has no gradient to be marked, so nothing tells whether it gates later on."""
 
-    def rule(call: Call) -> Any:
+    def rule(call: Call) -> Returned:
         found = call()
         if found.ndim == 0:  # of the whole batch, as in an `if`
             return found
@@ -97,7 +97,7 @@ def _compared(name: str) -> Rule:
 
 
 def _rectifiers(gated: bool, name: str) -> Override:
-    def rule(call: Call) -> Any:
+    def rule(call: Call) -> Returned:
         if not _rectifies(call):
             return smooth(call) if call.name == "threshold" else call()
         return _Positive.apply(call.inputs[0], call, gated)  # type: ignore[no-untyped-call]
@@ -123,7 +123,7 @@ def _through_rectifiers(
     return torch.cat(parts)
 
 
-def checked_pass(options: Mapping[str, Any]) -> Passes:
+def checked_pass(options: Options) -> Passes:
     """One pass forward and backward by other rules, and one forward to compare the logits with."""
     return Passes(forward=2, backward=1)
 
@@ -160,7 +160,7 @@ def deconvolution(model: Model, batch: Batch, *, output: Output = "logit") -> Te
     return _through_rectifiers(model, batch, output, False, "deconvolution")
 
 
-def _with_gradcam(options: Mapping[str, Any]) -> Passes:
+def _with_gradcam(options: Options) -> Passes:
     return Passes(forward=3, backward=2)
 
 
@@ -178,7 +178,7 @@ def guided_gradcam(
     model: Model,
     batch: Batch,
     *,
-    layer: Any = None,
+    layer: LayerChoice = None,
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
@@ -192,7 +192,7 @@ def guided_gradcam(
     return coarse[:, None] * guided_backprop(model, batch, output=output)
 
 
-def _excited(options: Mapping[str, Any]) -> Passes:
+def _excited(options: Options) -> Passes:
     return Passes(forward=2, backward=2 if options["contrastive"] else 1)
 
 
@@ -207,7 +207,7 @@ def _excited(options: Mapping[str, Any]) -> Passes:
     title="Excitation backprop",
 )
 def excitation_backprop(
-    model: Model, batch: Batch, *, layer: Any = None, contrastive: bool = False
+    model: Model, batch: Batch, *, layer: LayerChoice = None, contrastive: bool = False
 ) -> Tensor:
     """How likely a walk from the class down through what excites it is to end at each input.
 
@@ -224,7 +224,7 @@ def excitation_backprop(
     x = points(model, batch)
     module = None if layer is None else find_layer(model, layer)
     parts: list[Tensor] = []
-    seen: list[Any] = []
+    seen: list[Returned] = []
     for samples, _, asked in chunks(model, batch):
         at = laid_out(model, x[samples])
         mode = Relevance("Excitation backprop", lambda _: excitation_rule, 0, positive=True)
@@ -257,7 +257,7 @@ def _walked(logits: Tensor, end: Tensor, top: Tensor) -> Tensor:
     return found
 
 
-def _spatial(seen: list[Any]) -> Tensor:
+def _spatial(seen: list[Returned]) -> Tensor:
     """What the layer gave last."""
     if not seen:
         raise NotApplicable("The network does not use the layer named.")

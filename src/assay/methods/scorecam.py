@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from assay.engine.engine import Engine
 from assay.errors import NotApplicable
-from assay.methods.cam import enlarge, find_layer, outputs
+from assay.methods.cam import LayerChoice, enlarge, find_layer, outputs
 from assay.methods.gradients import Output
 from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice, all_absent
@@ -26,7 +26,7 @@ from assay.types import Batch, Model
     cite="zhou2016",
     title="CAM",
 )
-def cam(model: Model, batch: Batch, *, layer: Any = None, relu: bool = False) -> Tensor:
+def cam(model: Model, batch: Batch, *, layer: LayerChoice = None, relu: bool = False) -> Tensor:
     """The activations weighted by the linear head's weights of the class.
 
     Formula: sum_k W_ck A_k, where the logits are W mean(A) + b; the map's mean is the logit less
@@ -52,7 +52,7 @@ def _heads(model: Model, layer: nn.Module) -> Iterator[list[nn.Module]]:
     """The layers that make numbers of numbers, without places, after `layer` has run."""
     found: list[nn.Module] = []
 
-    def note(module: nn.Module, _: Any, output: Any) -> None:
+    def note(module: nn.Module, _: object, output: object) -> None:
         if isinstance(output, Tensor) and output.numel() == output.shape[0] * output.shape[1]:
             found.append(module)
 
@@ -112,7 +112,7 @@ def scorecam(
     batch: Batch,
     engine: Engine,
     *,
-    layer: Any = None,
+    layer: LayerChoice = None,
     fill: FillChoice = "zero",
     relu: bool = True,
     output: Output = "logit",

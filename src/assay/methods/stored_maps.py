@@ -17,6 +17,7 @@ from torch import Tensor
 
 from assay.errors import InputError, PrerequisiteError
 from assay.methods.attribution import MAPS_HASH, rows_of
+from assay.plugins.option_types import Options
 from assay.plugins.registry import method
 from assay.types import Batch, Model
 
@@ -29,11 +30,11 @@ class Held:
     """The maps of a file, read one by one."""
 
     count: int
-    row: Callable[[int], Any]
+    row: Callable[[int], object]
     ids: Sequence[str] | None = None  # whose they are; None: the dataset's, in its order
 
 
-def _known_by_content(options: dict[str, Any]) -> dict[str, Any]:
+def _known_by_content(options: Options) -> dict[str, Any]:
     """The options with the hash of the file, which tells one set of maps from another."""
     path = Path(options["path"]).expanduser()
     if path.suffix.lower() not in ENDINGS:
@@ -125,7 +126,7 @@ def _safetensors(path: str) -> Held:
     return Held(whole.get_shape()[0], lambda row: whole[row : row + 1][0], ids)
 
 
-def _numbers(value: Any, path: str, sample: str) -> Tensor:
+def _numbers(value: object, path: str, sample: str) -> Tensor:
     if isinstance(value, Tensor) and not value.is_complex():
         return value
     array = np.asarray(value)

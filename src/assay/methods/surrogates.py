@@ -7,10 +7,10 @@ depend on its neighbours, their number of units or the device.
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -19,6 +19,7 @@ from torch import Tensor
 from assay.engine.engine import Engine, intervention
 from assay.methods.gradients import Output
 from assay.methods.perturbation import Spread, painted
+from assay.plugins.option_types import Options
 from assay.plugins.registry import Passes, get, method, pick
 from assay.removal import FillChoice
 from assay.types import Batch, Model
@@ -28,12 +29,12 @@ from assay.units.features import Features, UnitsChoice, make_units
 CELLS = 7  # a side, where nobody names units: about as many as LIME's segments
 
 
-def _units(batch: Batch, units: UnitsChoice) -> Any:
+def _units(batch: Batch, units: UnitsChoice) -> UnitsChoice:
     """The units named, by default cells on images and entries elsewhere."""
     return units or {"grid": {"side": min(CELLS, *batch.map_shape)}}
 
 
-def _intervenes(batch: Batch, options: Mapping[str, Any]) -> tuple[str, ...]:
+def _intervenes(batch: Batch, options: Options) -> tuple[str, ...]:
     """Random sets of units: so does a protocol of random sets ask."""
     units = _units(batch, options["units"])
     return intervention(batch, units, options["fill"], options["output"], "sets")
@@ -136,7 +137,7 @@ def _least_squares(design: Tensor, target: Tensor, ridge: float = 0.0) -> Tensor
     return solved if tall else design.T @ solved
 
 
-def _sets_asked(options: Mapping[str, Any]) -> Passes:
+def _sets_asked(options: Options) -> Passes:
     """The clean answer is at hand."""
     name, chosen = pick(options["units"] or {"grid": {"side": CELLS}})
     if name != "grid":

@@ -37,7 +37,7 @@ class Attention(nn.Module):
         return told
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention, then two linear layers, each on the normalised stream and added to it."""
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
@@ -87,7 +87,9 @@ class SmallViT(nn.Module):
         self.patches = nn.Conv2d(3, width, patch, patch)
         self.first = nn.Parameter(torch.zeros(1, 1, width))
         self.places = nn.Parameter(torch.zeros(1, 1 + (size // patch) ** 2, width))
-        self.blocks = nn.Sequential(*(Block(width, heads, dropout) for _ in range(depth)))
+        self.blocks = nn.Sequential(
+            *(TransformerBlock(width, heads, dropout) for _ in range(depth))
+        )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, classes)
         for weight in self.parameters():

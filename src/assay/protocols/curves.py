@@ -1,32 +1,31 @@
-"""Curves: units leave in the order of a map, and the model's answer is watched.
+"""Curves: the model's output while units are removed in the order of an attribution map.
 
-All protocols here are readings of one function, so they share every forward pass: the
-most-relevant-first rows serve `morf`, `abpc`, `deletion` and `accuracy_morf`, the least-relevant-
-first rows `lerf`, `abpc`, `insertion` and `accuracy_lerf`. Insertion is the least-relevant-first
-curve read from its other end. `incremental_deletion`, `comprehensiveness` and `sufficiency` ask for
-rows of the same kind in files of their own.
+All protocols here read one function, so they share every forward pass: the most-relevant-first
+rows serve `morf`, `abpc`, `deletion` and `accuracy_morf`, the least-relevant-first rows `lerf`,
+`abpc`, `insertion` and `accuracy_lerf`. Insertion is the least-relevant-first curve read from its
+other end. `incremental_deletion`, `comprehensiveness` and `sufficiency`, in files of their own, use
+rows of the same kind.
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from assay import reduce
 from assay.errors import InputError
+from assay.plugins.option_types import Count, Output
 from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Response, Scores
 from assay.units.absent import above, below, by_rank
 from assay.units.features import UnitsChoice, make_units
 
-Output = Literal["probability", "logit", "log_odds"]
 Order = Literal["most_relevant_first", "least_relevant_first"]
-Steps = Annotated[int, Field(ge=1)] | tuple[float, ...]
-Variant = Literal["exact", "m4"]
+Steps = Count | tuple[float, ...]
+CurveVariant = Literal["exact", "m4"]
 
 
 def curve(
@@ -35,13 +34,14 @@ def curve(
     units: UnitsChoice,
     steps: Steps,
     fill: FillChoice,
-    variant: Variant = "exact",
+    variant: CurveVariant = "exact",
 ) -> tuple[Response, Tensor]:  # answers [B, K], share removed [K]
-    """The model's answers while units leave in the order of the map.
+    """The model's responses while units are removed in the order of the map.
 
-    `steps` is a number of equal steps, or the shares removed themselves, rising from 0 to 1.
-    `exact` removes exactly that share, equal values in seeded random order. `m4` removes what lies
-    strictly beyond the percentile, as the M4 benchmark does: tied values leave together or never.
+    `steps` is a number of equal steps, or the removed shares themselves, rising from 0 to 1.
+    `exact` removes exactly that share, with equal values in seeded random order. `m4` removes the
+    units strictly beyond the percentile, as the M4 benchmark does: tied values are removed together
+    or never.
     """
     shares = removed_shares(steps)
     if variant == "exact":
@@ -50,11 +50,11 @@ def curve(
     features = make_units(case.batch, units)
     values = features.sum(case.attribution)  # [B, P]
     first = order == "most_relevant_first"
-    # The least-relevant-first levels begin at the minimum, so they lag one step behind.
+    # The least-relevant-first levels begin at the minimum, so they lag one step.
     exact = [Fraction(s).limit_denominator(10**6) for s in shares]
-    kept = [1 - s for s in exact[1:]] if first else exact[:-1]
-    levels = percentiles(values.double(), kept, features.valid)  # [B, K]
-    values, names = values.double(), [str(q) for q in kept]
+    quantiles = [1 - s for s in exact[1:]] if first else exact[:-1]
+    levels = percentiles(values.double(), quantiles, features.valid)  # [B, K]
+    values, names = values.double(), [str(q) for q in quantiles]
     beyond = (above if first else below)(features, values, levels, names)
     answers = joined([case.clean, case.respond(features, beyond, fill)])
     return answers, torch.tensor(shares, dtype=torch.float64)
@@ -63,7 +63,7 @@ def curve(
 def ranked(
     case: Case, order: Order, units: UnitsChoice, shares: Sequence[float], fill: FillChoice
 ) -> Response:  # [B, K]
-    """The model's answers without the first share of the units in the order of the map."""
+    """The model's responses without the first shares of the units in the order of the map."""
     features = make_units(case.batch, units)
     values = features.sum(case.attribution)  # [B, P]
     first = order == "most_relevant_first"
@@ -72,15 +72,15 @@ def ranked(
 
 
 def joined(answers: Sequence[Response]) -> Response:
-    """Answers to several questions, one after the other."""
+    """Concatenate responses along their rows."""
     parts = [(a.logit, a.log_prob, a.predicted) for a in answers]
     return Response(*(torch.cat(part, 1) for part in zip(*parts, strict=True)))
 
 
 def percentiles(values: Tensor, shares: Sequence[Fraction], valid: Tensor | None = None) -> Tensor:
-    """Percentiles `[B, K]` of the valid among `[B, P]`, by linear interpolation.
+    """Percentiles `[B, K]` of the valid values among `[B, P]`, by linear interpolation.
 
-    At exact ranks: a strict comparison sees every bit.
+    Ranks are exact fractions, because the strict comparison that follows depends on every bit.
     """
     if valid is not None and not bool(valid.all()):
         own = [v[ok] if ok.any() else v.new_zeros(1) for v, ok in zip(values, valid, strict=True)]
@@ -94,12 +94,14 @@ def percentiles(values: Tensor, shares: Sequence[Fraction], valid: Tensor | None
 
 
 def removed_shares(steps: Steps) -> list[float]:
-    """The shares removed along a curve."""
+    """The share removed at each step of a curve."""
     if isinstance(steps, int):
         return [k / steps for k in range(steps + 1)]
     shares = list(steps)
     if len(shares) < 2 or shares[0] != 0 or shares[-1] != 1 or shares != sorted(set(shares)):
-        raise InputError(f"Expected `steps` to rise from 0 to 1, got {shares}.")
+        raise InputError(
+            f"Expected `steps` to be a number, or shares that rise from 0 to 1, got {shares}."
+        )
     return shares
 
 
@@ -108,8 +110,16 @@ def area(values: Tensor, x: Tensor) -> Tensor:  # [B, K], [K] -> [B]
     return torch.from_numpy(reduce.area(values.double().cpu().numpy(), x.numpy()))
 
 
-def _drop(case: Case, order: Order, output: Output, **settings: object) -> tuple[Tensor, Scores]:
-    answers, x = curve(case, order, **settings)  # type: ignore[arg-type]
+def _drop(
+    case: Case,
+    order: Order,
+    output: Output,
+    units: UnitsChoice,
+    steps: Steps,
+    fill: FillChoice,
+    variant: CurveVariant,
+) -> tuple[Tensor, Scores]:
+    answers, x = curve(case, order, units, steps, fill, variant)
     values = answers.output(output).double()
     drop = (values[:, :1] - values).mean(1)
     return values, Scores(drop, {output: values}, x)
@@ -133,21 +143,19 @@ def morf(
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",
-    variant: Variant = "exact",
+    variant: CurveVariant = "exact",
 ) -> Scores:
-    """Mean drop of the target's probability while the most relevant units leave first.
+    """Mean drop of the target's probability while the most relevant units are removed first.
 
     Formula: mean_k(p_0 - p_k), with p_k the probability after the k-th step, p_0 the clean one.
 
-    Beside the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes what lies
-    strictly beyond a percentile, so that tied values leave together or never; that is
+    Differs from the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes the
+    units strictly beyond a percentile, so tied values are removed together or never; that is
     `{morf: {variant: m4, steps: 100, fill: grey}}` with `target: predicted`, on images. Here
-    exactly the stated share leaves, equal values in seeded random order. Samek et al. put uniform
-    noise on regions of 9 x 9 pixels.
+    exactly the stated share is removed, and equal values are ordered by a seeded random draw. Samek
+    et al. replace regions of 9 x 9 pixels by uniform noise.
     """
-    return _drop(
-        case, "most_relevant_first", output, units=units, steps=steps, fill=fill, variant=variant
-    )[1]
+    return _drop(case, "most_relevant_first", output, units, steps, fill, variant)[1]
 
 
 @protocol(
@@ -168,21 +176,19 @@ def lerf(
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",
-    variant: Variant = "exact",
+    variant: CurveVariant = "exact",
 ) -> Scores:
-    """Mean drop of the target's probability while the least relevant units leave first.
+    """Mean drop of the target's probability while the least relevant units are removed first.
 
     Formula: mean_k(p_0 - p_k), with p_k the probability after the k-th step, p_0 the clean one.
 
-    Beside the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes what lies
-    strictly beyond a percentile, so that tied values leave together or never; that is
+    Differs from the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes the
+    units strictly beyond a percentile, so tied values are removed together or never; that is
     `{lerf: {variant: m4, steps: 100, fill: grey}}` with `target: predicted`, on images. Here
-    exactly the stated share leaves, equal values in seeded random order. M4's rows also lag one
-    step behind those of `morf`; the variant keeps that.
+    exactly the stated share is removed, and equal values are ordered by a seeded random draw. M4's
+    rows also lag one step behind those of `morf`; the variant keeps that.
     """
-    return _drop(
-        case, "least_relevant_first", output, units=units, steps=steps, fill=fill, variant=variant
-    )[1]
+    return _drop(case, "least_relevant_first", output, units, steps, fill, variant)[1]
 
 
 @protocol(
@@ -203,21 +209,21 @@ def abpc(
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",
-    variant: Variant = "exact",
+    variant: CurveVariant = "exact",
 ) -> Scores:
     """Mean gap between the least- and the most-relevant-first curve.
 
     Formula: mean_k(l_k - m_k), the `morf` drop minus the `lerf` drop.
 
-    Beside the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes what lies
-    strictly beyond a percentile, so that tied values leave together or never; that is
+    Differs from the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes the
+    units strictly beyond a percentile, so tied values are removed together or never; that is
     `{abpc: {variant: m4, steps: 100, fill: grey}}` with `target: predicted`, on images. Here
-    exactly the stated share leaves, equal values in seeded random order. Under the variant a
-    random map scores about (p_0 - p_end) / (steps + 1), not 0: one curve lags one step behind.
+    exactly the stated share is removed, and equal values are ordered by a seeded random draw. Under
+    the variant a random map scores about (p_0 - p_end) / (steps + 1), not 0, because one curve lags
+    one step behind the other.
     """
-    settings = {"units": units, "steps": steps, "fill": fill, "variant": variant}
-    most, first = _drop(case, "most_relevant_first", output, **settings)
-    least, last = _drop(case, "least_relevant_first", output, **settings)
+    most, first = _drop(case, "most_relevant_first", output, units, steps, fill, variant)
+    least, last = _drop(case, "least_relevant_first", output, units, steps, fill, variant)
     return Scores(first.value - last.value, {"most_first": most, "least_first": least}, first.x)
 
 
@@ -240,13 +246,13 @@ def deletion(
     units: UnitsChoice = "elements",
     output: Output = "probability",
 ) -> Scores:
-    """Area under the target's probability while the most relevant units leave first.
+    """Area under the target's probability while the most relevant units are removed first.
 
     Formula: the area under p_k over the share removed, by the trapezoid rule.
 
-    Beside the paper: it removes 224 pixels at a time from images of 224 x 224 pixels, here 20 steps
-    of 5 %; the fill is zero in both. It explains the predicted class, here the suite's `target`.
-    Equal values leave in seeded random order.
+    Differs from the paper: the paper removes 224 pixels at a time from images of 224 x 224 pixels,
+    here there are 20 steps of 5 %; the fill is zero in both. The paper explains the predicted
+    class, here the suite's `target` decides. Equal values are removed in seeded random order.
     """
     answers, x = curve(case, "most_relevant_first", units, steps, fill)
     values = answers.output(output).double()
@@ -273,13 +279,13 @@ def insertion(
     units: UnitsChoice = "elements",
     output: Output = "probability",
 ) -> Scores:
-    """Area under the target's probability while the most relevant units enter first.
+    """Area under the target's probability while the most relevant units are inserted first.
 
     Formula: the area under p_k over the share inserted, by the trapezoid rule.
 
-    Beside the paper: it begins with a blurred image (11 taps, sigma 5), here with the fill of all
-    curves, so that the rows are those of `lerf` read from the other end; `fill: {blur: {sigma: 5}}`
-    is close to it. It inserts 224 pixels at a time, here 5 %.
+    Differs from the paper: the paper begins with a blurred image (11 taps, sigma 5), here every
+    curve has the same default fill, so the rows are those of `lerf` read from the other end; `fill:
+    {blur: {sigma: 5}}` is close to the paper. The paper inserts 224 pixels at a time, here 5 %.
     """
     removed = removed_shares(steps)
     backwards = tuple(1 - s for s in reversed(removed)) if not isinstance(steps, int) else steps
@@ -290,10 +296,13 @@ def insertion(
 
 
 def correct(case: Case, answers: Response) -> Tensor:  # [B, K]
-    """Which answers are right: 1, else 0."""
+    """1 where the predicted class is the label, otherwise 0."""
     labels = case.batch.labels
     if labels is None:
-        raise InputError("Expected labels to tell which answers are correct.")
+        raise InputError(
+            "Expected labels, which decide whether a prediction is correct, got none. Give the "
+            "data labels, or leave this protocol out."
+        )
     return (answers.predicted == labels[:, None]).double()
 
 
@@ -324,13 +333,13 @@ def accuracy_morf(
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
 ) -> Scores:
-    """Area under the accuracy while the most relevant units leave first.
+    """Area under the accuracy while the most relevant units are removed first.
 
     Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
     mean over samples is the area under the accuracy.
 
-    Beside the paper: grid and fill are those of all curves here; which ones the paper used is not
-    known to us.
+    Differs from the paper: steps and fill are the defaults of all curves here; we do not know which
+    ones the paper used.
     """
     return _accuracy(case, "most_relevant_first", units, steps, fill)
 
@@ -354,12 +363,12 @@ def accuracy_lerf(
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
 ) -> Scores:
-    """Area under the accuracy while the least relevant units leave first.
+    """Area under the accuracy while the least relevant units are removed first.
 
     Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
     mean over samples is the area under the accuracy.
 
-    Beside the paper: grid and fill are those of all curves here; which ones the paper used is not
-    known to us.
+    Differs from the paper: steps and fill are the defaults of all curves here; we do not know which
+    ones the paper used.
     """
     return _accuracy(case, "least_relevant_first", units, steps, fill)

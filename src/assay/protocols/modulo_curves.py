@@ -1,13 +1,12 @@
-"""Insertion, deletion and Sensitivity-N where every pixel of the truth counts one.
+"""Insertion, deletion and Sensitivity-N for networks that count the pixels of the truth.
 
-A network that counts pixels modulo a number answers otherwise whenever one of them comes or leaves,
-and the same whenever another pixel does. Its answers are therefore known from the truth: these
-protocols compute them and ask the network nothing.
+The output of a network that counts pixels modulo a number changes whenever one of them is inserted
+or removed, and does not change with any other pixel. Its output is therefore known from the truth:
+these protocols compute it without a forward pass.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -15,14 +14,15 @@ from pydantic import Field
 from torch import Tensor
 
 from assay import reduce
+from assay.plugins.option_types import Options
 from assay.plugins.registry import protocol
-from assay.protocols.truth import said_and_true
+from assay.protocols.truth import map_and_truth
 from assay.reduce import Array
 from assay.types import Batch, Case, Scores
 from assay.units.absent import ranks
 from assay.units.features import make_units
 
-FACTS: Mapping[str, Any] = {
+FACTS: Options = {
     "sign_sensitive": False,
     "needs": ["counted", "image", "truth"],
     "family": "truth",
@@ -43,19 +43,19 @@ SHARES = torch.linspace(0, 1, 21, dtype=torch.float64)  # where curves are drawn
     axis="share of the pixels inserted",
 )
 def modulo_insertion(case: Case) -> Scores:
-    """How soon a counting network's answer has changed as often as it will, as pixels are inserted.
+    """How early a counting network's output makes its changes while pixels are inserted.
 
-    Formula: the area under c(k) / n, where c(k) counts how often the answer changed while the k
-    pixels of largest |a| were put, one by one, on an empty image, and n is how many pixels count.
-    It is 1 - (r - 1/2) / T, with r the mean rank of these n among all T pixels. The best is
-    1 - n / 2T. Equal values come in random order, another one than for `modulo_deletion`. An image
-    where nothing counts is left out for all methods alike.
+    Formula: the area under c(k) / n, where c(k) is how often the output changed while the k pixels
+    of largest |a| were inserted, one by one, into an empty image, and n is the number of pixels
+    that are counted. It equals 1 - (r - 1/2) / T, with r the mean rank of these n among all T
+    pixels. The best score is 1 - n / 2T. Equal values are ordered at random, with another draw than
+    in `modulo_deletion`. Images without a counted pixel are left out for all methods.
 
-    Beside the paper: it does not say whether a or |a| is ranked. The sign of a gradient is
-    arbitrary where answers run in circles, and only |a| gives the paper's optimum for integrated
-    gradients.
+    Differs from the paper: the paper does not say whether a or |a| is ranked. The sign of a
+    gradient is arbitrary for a count modulo a number, and only |a| gives the paper's optimum for
+    integrated gradients.
     """
-    area, curve = _found(case, case.batch)
+    area, curve = _counted_curve(case, case.batch)
     return Scores(area, {"counted": curve}, SHARES)
 
 
@@ -71,15 +71,15 @@ def modulo_insertion(case: Case) -> Scores:
     axis="share of the pixels deleted",
 )
 def modulo_deletion(case: Case) -> Scores:
-    """How many changes of a counting network's answer are still to come, as pixels are deleted.
+    """How late a counting network's output makes its changes while pixels are removed.
 
-    Formula: the area under 1 - c(k) / n, where c(k) counts how often the answer changed while the k
+    Formula: the area under 1 - c(k) / n, where c(k) is how often the output changed while the k
     pixels of largest |a| were set to zero, one by one; n and ties as for `modulo_insertion`. The
-    best is n / 2T. Where no values are equal it is one minus the insertion.
+    best score is n / 2T. Without ties it is one minus `modulo_insertion`.
 
-    Beside the paper: as for `modulo_insertion`.
+    Differs from the paper: as for `modulo_insertion`.
     """
-    area, curve = _found(case, case.batch.redrawn(1))  # ties in an order of their own
+    area, curve = _counted_curve(case, case.batch.redrawn(1))  # ties in another random order
     return Scores(1 - area, {"to_come": 1 - curve}, SHARES)
 
 
@@ -96,40 +96,41 @@ def modulo_deletion(case: Case) -> Scores:
 def modulo_sensitivity_n(
     case: Case, *, permutations: Annotated[int, Field(ge=3)] | None = None
 ) -> Scores:
-    """Correlation between the attribution of random pixels and how often they change a count.
+    """Correlation between the attribution of random sets of pixels and their effect on the count.
 
     Formula: the mean over N of Pearson, over random sets of N pixels, of (the sum of |a| over the
-    set, how many of them count). At every N below their number this is Pearson over the pixels of
-    (|a|, 1 where a pixel counts): drawing without replacement scales covariance and both variances
-    alike. An image where nothing counts, or everything, is left out for all methods alike.
+    set, the number of counted pixels in it). For every N below the number of pixels this equals
+    Pearson over the pixels of (|a|, 1 where a pixel is counted): drawing without replacement scales
+    the covariance and both variances equally. Images where no pixel or every pixel is counted are
+    left out for all methods.
 
-    Beside the paper: it takes 100 random orders of the pixels and sets that grow along them,
-    which is `permutations: 100`; the default is the limit of many. It does not say whether a or |a|
-    is summed: it is |a|, as for `modulo_insertion`.
+    Differs from the paper: the paper takes 100 random orders of the pixels and sets that grow along
+    them, which is `permutations: 100`; the default is the limit of many orders. The paper does not
+    say whether a or |a| is summed; here it is |a|, as for `modulo_insertion`.
     """
-    said, counts = (v.cpu().numpy() for v in _flat(case))
+    sizes, counts = (v.cpu().numpy() for v in _flat(case))
     if permutations is None:
-        return Scores(torch.from_numpy(reduce.pearson(said, counts)))
+        return Scores(torch.from_numpy(reduce.pearson(sizes, counts)))
     rows = [
         _along_orders(case.batch.generator(b, "orders of pixels"), permutations, *row)
-        for b, row in enumerate(zip(said, counts, strict=True))
+        for b, row in enumerate(zip(sizes, counts, strict=True))
     ]
     return Scores(torch.tensor(rows, dtype=torch.float64))
 
 
-def _along_orders(generator: torch.Generator, n: int, said: Array, counts: Array) -> float:
-    """The mean over set sizes of the correlation of growing sums in `n` random orders."""
-    orders = [torch.randperm(len(said), generator=generator).numpy() for _ in range(n)]
-    sums = [np.stack([v[o].cumsum()[:-1] for o in orders], 1) for v in (said, counts)]
+def _along_orders(generator: torch.Generator, n: int, sizes: Array, counts: Array) -> float:
+    """The correlation of sums that grow along `n` random orders, averaged over set sizes."""
+    orders = [torch.randperm(len(sizes), generator=generator).numpy() for _ in range(n)]
+    sums = [np.stack([v[o].cumsum()[:-1] for o in orders], 1) for v in (sizes, counts)]
     by_size = reduce.pearson(*sums)  # [T - 1] from [T - 1, n]
-    known = by_size[~np.isnan(by_size)]  # elsewhere all sets count alike
+    known = by_size[~np.isnan(by_size)]  # NaN where all sets hold equally many counted pixels
     return float(known.mean()) if len(known) else math.nan
 
 
-def _found(case: Case, batch: Batch) -> tuple[Tensor, Tensor]:  # [B], [B, shares]
-    """How much of what counts is among the first pixels: the area over all steps, and the curve."""
-    said, counts = _flat(case)
-    place = ranks(batch, make_units(batch, "elements"), said)  # [B, T], from 0
+def _counted_curve(case: Case, batch: Batch) -> tuple[Tensor, Tensor]:  # [B], [B, shares]
+    """The share of counted pixels among the first k pixels: area over all k, and the curve."""
+    sizes, counts = _flat(case)
+    place = ranks(batch, make_units(batch, "elements"), sizes)  # [B, T], from 0
     total, number = counts.shape[1], counts.sum(1)
     number = torch.where(number == 0, torch.nan, number)
     area = 1 - ((place * counts).sum(1) / number + 0.5) / total
@@ -139,6 +140,6 @@ def _found(case: Case, batch: Batch) -> tuple[Tensor, Tensor]:  # [B], [B, share
 
 
 def _flat(case: Case) -> tuple[Tensor, Tensor]:  # [B, T] each
-    """The size of every value, and 1 where its pixel counts, otherwise 0."""
-    said, true = said_and_true(case)
-    return said.abs().flatten(1), (true != 0).flatten(1).double()
+    """The size of every value, and 1 where its pixel is counted, otherwise 0."""
+    maps, true = map_and_truth(case)
+    return maps.abs().flatten(1), (true != 0).flatten(1).double()

@@ -1,7 +1,7 @@
-"""Parts: does a map find the parts that matter, where images are painted of parts?
+"""Parts: does a map find the important parts of images that are painted from parts?
 
-Removing a part is painting the image without it, so nothing strange is shown to the network. What a
-map says of a part is its sum over the part's pixels and a margin, for edges are shared.
+A part is removed by painting the image without it, so the network sees no unusual images. A part's
+attribution is the map's sum over its pixels and a margin, because parts share edges.
 """
 
 import functools
@@ -14,14 +14,16 @@ from torch import Tensor
 from assay import reduce
 from assay.engine.engine import intervention
 from assay.errors import InputError
+from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
 from assay.units.absent import Absent, each
 from assay.units.features import Features, make_units, parts_of
 
-Output = Literal["logit", "probability", "log_odds"]
-Check = Literal["completeness", "data_check", "preservation", "deletion_check", "distractibility"]
+PartTest = Literal[
+    "completeness", "data_check", "preservation", "deletion_check", "distractibility"
+]
 MARGIN = 2 / 256  # of the image's side, around every piece of a part
 THRESHOLDS = tuple((0.01 + 0.49 * k / 79) for k in range(80))
 
@@ -41,37 +43,38 @@ THRESHOLDS = tuple((0.01 + 0.49 * k / 79) for k in range(80))
     intervenes=lambda batch, o: intervention(batch, "parts", o["fill"], o["output"]),
 )
 def part_deletion(case: Case, *, fill: FillChoice = "rerender", output: Output = "logit") -> Scores:
-    """Rank agreement between what a part is said to matter and what painting without it costs.
+    """Rank agreement between a part's attribution and the drop when it is not painted.
 
     Formula: (1 + Spearman over the parts k of (e_k, d_k)) / 2 with d_k = f(x) - f(x without k), e_k
-    the map's sum over the pixels of k, those of its pieces (two wings) apart, and a margin around.
+    the map's sum over the pixels of k and a margin, for each of its pieces (two wings) by itself.
 
-    `area`, beside it, is what a map scores that is 1 everywhere: parts differ in size, and a map
-    must be better than that. (As a map of its own a constant one says nothing and scores 0.5.)
-    `parts_seen` counts the parts that nothing hides; a hidden one stays, with e_k = 0.
+    `area`, an extra, is the score of the parts' areas, that is of a map that is 1 everywhere: parts
+    differ in size, and a good map scores better than that. (A constant map itself counts as
+    uninformative and scores 0.5.) `parts_seen` counts the visible parts; a hidden part stays in,
+    with e_k = 0.
 
-    Beside the paper: it leaves out images where the correlation is undefined; here a constant map
-    counts as 0.5, and an image whose parts all cost the same is left out for all methods alike. The
-    margin is 2 of 256 pixels, at least one. It takes all images, also those the network gets wrong,
-    as here.
+    Differs from the paper: the paper leaves out images where the correlation is undefined; here a
+    constant map scores 0.5, and an image whose parts all cause the same drop is left out for all
+    methods. The margin is 2 of 256 pixels, at least one. Misclassified images count, as in the
+    paper.
     """
     parts = make_units(case.batch, "parts")
     answers = case.respond(parts, each(parts), fill).output(output)
     drops = (case.clean.output(output).double() - answers.double()).cpu().numpy()  # [B, P]
     everywhere = importance(case.batch, torch.ones_like(case.attribution)).cpu()
-    said = importance(case.batch, case.attribution).cpu()
+    sums = importance(case.batch, case.attribution).cpu()
 
     def agreement(values: Tensor) -> Tensor:  # [B]
         return (torch.from_numpy(reduce.spearman(values.numpy(), drops)) + 1) / 2
 
     seen = (everywhere > 0).sum(1).double()
-    return Scores(agreement(said), extra={"area": agreement(everywhere), "parts_seen": seen})
+    return Scores(agreement(sums), extra={"area": agreement(everywhere), "parts_seen": seen})
 
 
 def importance(batch: Batch, maps: Tensor, things: bool = False) -> Tensor:  # [B, P]
-    """What a map says of each part, and behind the parts of each of the `things` around.
+    """The map's sum over each part, followed by each of the `things` around the animal.
 
-    Pieces are grown by a margin each on its own, so that what lies between two counts for both.
+    Each piece is grown by a margin on its own, so pixels between two pieces count for both.
     """
     of = parts_of(batch, "parts to sum a map over")
     most = max(map(of.things, batch.ids)) if things else 0
@@ -86,7 +89,7 @@ def importance(batch: Batch, maps: Tensor, things: bool = False) -> Tensor:  # [
 
 
 def grown(mask: Tensor, margin: int) -> Tensor:  # [B, H, W] bool
-    """All pixels within a square of so many pixels around those of a mask."""
+    """The mask extended by `margin` pixels in every direction."""
     for axis in (1, 2):
         near = mask.clone()
         for step in range(1, margin + 1):
@@ -115,43 +118,46 @@ def grown(mask: Tensor, margin: int) -> Tensor:  # [B, H, W] bool
 def part_completeness(
     case: Case,
     *,
-    score: Check = "completeness",
+    score: PartTest = "completeness",
     fill: FillChoice = "rerender",
     output: Output = "logit",
     irrelevant: Annotated[float, Field(ge=0)] = 0.05,
     whole: Literal["positive", "signed"] = "positive",
 ) -> Scores:
-    """Whether the parts that a map calls important are enough, needed, and no idle ones.
+    """Whether a map's important parts are sufficient, necessary, and free of irrelevant ones.
 
-    Formula: I = the parts and things around with e_k > tau x the whole map. `data_check`: the
-    largest |S and I| / |S| over the minimal sets S of parts that no other class shares, of images
-    classified right. `preservation`: whether I alone keeps the prediction. `deletion_check`:
+    Formula: I = the parts and things with e_k > tau x the whole map. `data_check`: the largest |S
+    and I| / |S| over the minimal sets S of parts that no other class shares, on correctly
+    classified images. `preservation`: whether I alone keeps the prediction. `deletion_check`:
     whether the prediction changes without I. `distractibility`: 1 - |Q and I| / |Q|, with Q the
     parts and things whose removal lowers f(x) by less than `irrelevant` of it, or raises it.
     `completeness` = ((data_check + preservation + deletion_check) / 3 + distractibility) / 2.
 
-    One tau of 80 from 0.01 to 0.5 is taken for all images, the one at which completeness is
-    largest, whichever `score` is asked for; a bootstrap takes it anew.
+    One tau, of 80 from 0.01 to 0.5, is used for all images: the one with the largest completeness,
+    whichever `score` is chosen. Each bootstrap resample chooses it again.
 
-    Beside the paper: the whole map is its positive sum; the authors' code takes the signed one
-    (`whole: signed`), so that of a map with a negative sum nearly all is important. Maps are those
-    of the class explained, for `preservation` and `deletion_check` too, where the code explains the
-    predicted one. The rule of 5 % of a logit depends on what a network adds to all of them;
-    `output: probability` does not.
+    Differs from the paper: "the whole map" is its positive sum; the authors' code takes the signed
+    sum (`whole: signed`), so that nearly every part of a map with a negative sum is important. Maps
+    explain the target class, for `preservation` and `deletion_check` too, where the code explains
+    the predicted class. The rule of 5 % of a logit depends on a constant that a network may add to
+    all logits; `output: probability` does not.
     """
     batch, maps = case.batch, case.attribution.flatten(1).double()  # [B, N]
     if batch.labels is None:
-        raise InputError("Expected labels to tell which images are classified right, got none.")
+        raise InputError(
+            "Expected labels, which decide whether an image is classified correctly, got none. "
+            "Give the data labels, or leave this protocol out."
+        )
     parts, everything = make_units(batch, "parts"), make_units(batch, {"parts": {"things": True}})
     levels = torch.tensor(THRESHOLDS, dtype=torch.float64, device=maps.device)
     mass = (maps.clamp(min=0) if whole == "positive" else maps).sum(1)
-    said = importance(batch, case.attribution, things=True)  # [B, P]
-    important = said[:, None] > (levels * mass[:, None])[:, :, None]  # [B, tau, P]
+    sums = importance(batch, case.attribution, things=True)  # [B, P]
+    important = sums[:, None] > (levels * mass[:, None])[:, :, None]  # [B, tau, P]
     named = important[:, :, : parts.count].long() @ _bits(parts)  # [B, tau]
 
     before = case.clean.predicted  # [B, 1]
     after = case.respond(parts, every_set(parts), fill).predicted  # [B, 2 ** parts]
-    kept, lost = after.gather(1, after.shape[1] - 1 - named), after.gather(1, named)
+    alone, without = after.gather(1, after.shape[1] - 1 - named), after.gather(1, named)
     table = covered(parts_of(batch, "classes of parts").classes).to(maps.device)
     right = before[:, 0] == batch.labels
     cost = case.clean.output(output).double()
@@ -161,8 +167,8 @@ def part_completeness(
     distracted = (important & idle[:, None]).sum(2) / idle.sum(1)[:, None]  # NaN: nothing is idle
     curves = {
         "data_check": table[batch.labels].gather(1, named).masked_fill(~right[:, None], torch.nan),
-        "preservation": (kept == before).double(),
-        "deletion_check": (lost != before).double(),
+        "preservation": (alone == before).double(),
+        "deletion_check": (without != before).double(),
         "distractibility": 1 - distracted.double(),
     }
     return Scores(torch.full((len(batch),), torch.nan), curves, levels.cpu())
@@ -173,7 +179,7 @@ def _bits(parts: Features) -> Tensor:  # [P]
 
 
 def every_set(parts: Features) -> Absent:
-    """All sets of parts, numbered by their bits; the same for every map."""
+    """All sets of parts, numbered by their bits; they do not depend on the map."""
     bits = _bits(parts)
     last = 2**parts.count - 1
     rows = ("none", *(str(number) for number in range(1, last)), "all")
@@ -181,23 +187,23 @@ def every_set(parts: Features) -> Absent:
 
 
 def minimal_sets(classes: Tensor, label: int) -> list[frozenset[int]]:
-    """The smallest sets of parts that tell a class from all others: none holds another."""
+    """The minimal sets of parts that distinguish a class from all others; none contains another."""
     same = classes == classes[label]  # [classes, parts]
     same = same[torch.arange(len(classes), device=classes.device) != label]
-    found: list[frozenset[int]] = []
+    minimal: list[frozenset[int]] = []
     number = classes.shape[1]
     by_size = sorted(range(2**number), key=lambda bits: (bits.bit_count(), bits))
     for bits in by_size:
         parts = [k for k in range(number) if bits >> k & 1]
-        if not any(smaller <= set(parts) for smaller in found) and not bool(
+        if not any(smaller <= set(parts) for smaller in minimal) and not bool(
             same[:, parts].all(1).any()
         ):
-            found.append(frozenset(parts))
-    return found
+            minimal.append(frozenset(parts))
+    return minimal
 
 
 def covered(classes: Tensor) -> Tensor:  # [classes, 2 ** parts]
-    """How much of some minimal set of a class a set of parts holds, sets numbered by their bits."""
+    """For each set of parts, its largest share of a minimal set of the class; numbered by bits."""
     return _covered(tuple(map(tuple, classes.tolist())))
 
 

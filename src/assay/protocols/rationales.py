@@ -1,7 +1,7 @@
-"""Rationales: are the most relevant units needed for the answer, and are they enough?
+"""Rationales: are the most relevant units necessary for the prediction, and are they sufficient?
 
-`comprehensiveness` asks for most-relevant-first rows and `sufficiency` for least-relevant-first
-ones, so both share the rows of the curves wherever the shares agree.
+`comprehensiveness` uses most-relevant-first rows and `sufficiency` least-relevant-first ones, so
+both share rows with the curves wherever the removed shares are equal.
 """
 
 from typing import Annotated
@@ -11,13 +11,14 @@ from pydantic import Field
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.plugins.option_types import InnerShare, Output
 from assay.plugins.registry import protocol
-from assay.protocols.curves import Order, Output, ranked
+from assay.protocols.curves import Order, ranked
 from assay.removal import FillChoice
 from assay.types import Case, Scores
 from assay.units.features import UnitsChoice
 
-Shares = Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(min_length=1)]
+RationaleShares = Annotated[tuple[InnerShare, ...], Field(min_length=1)]
 ERASER: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 
@@ -35,19 +36,19 @@ ERASER: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
 def comprehensiveness(
     case: Case,
     *,
-    shares: Shares = ERASER,
+    shares: RationaleShares = ERASER,
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",
 ) -> Scores:
-    """Mean drop of the target's probability when the most relevant units leave.
+    """Mean drop of the target's probability when the most relevant units are removed.
 
     Formula: mean_s(p(x) - p(x without the top s)) over `shares` s of the units, the area over the
     perturbation curve of ERASER.
 
-    Beside the paper: it divides the same sum by one more than the number of shares, counting an
-    empty rationale; a constant factor. Absent units are filled, not cut out. A share too small for
-    one unit removes nothing, alike for every map.
+    Differs from the paper: the paper divides the same sum by one more than the number of shares,
+    because it counts an empty rationale; this is a constant factor. Absent units are filled, not
+    cut out. A share smaller than one unit removes nothing, for every map.
     """
     x = _rising(shares)
     drops = _drops(case, "most_relevant_first", units, list(shares), fill, output)
@@ -68,7 +69,7 @@ def comprehensiveness(
 def sufficiency(
     case: Case,
     *,
-    shares: Shares = ERASER,
+    shares: RationaleShares = ERASER,
     fill: FillChoice = "zero",
     units: UnitsChoice = "elements",
     output: Output = "probability",
@@ -78,7 +79,8 @@ def sufficiency(
     Formula: mean_s(p(x) - p(x with the top s only)) over `shares` s of the units. The rest, the
     least relevant 1 - s, is filled.
 
-    Beside the paper: as for `comprehensiveness`: a constant factor, units filled and not cut out.
+    Differs from the paper: as for `comprehensiveness`: a constant factor, and units are filled, not
+    cut out.
     """
     x, leaving = _rising(shares), [1 - share for share in shares]
     drops = _drops(case, "least_relevant_first", units, leaving, fill, output)
@@ -99,5 +101,5 @@ def _drops(
 
 def _rising(shares: tuple[float, ...]) -> Tensor:
     if list(shares) != sorted(set(shares)):
-        raise InputError(f"Expected `shares` to rise, got {list(shares)}.")
+        raise InputError(f"Expected `shares` in rising order, each once, got {list(shares)}.")
     return torch.tensor(shares, dtype=torch.float64)

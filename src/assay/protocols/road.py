@@ -1,6 +1,6 @@
-"""ROAD: curves on which absent pixels are imputed from their neighbours, not painted over.
+"""ROAD: curves whose absent pixels are imputed from their neighbours, not painted over.
 
-The rows are those of every curve with the fill `noisy_linear`, so that `road_lerf` shares them with
+The rows are those of every curve with the fill `noisy_linear`, so `road_lerf` shares them with
 `soundness`.
 """
 
@@ -14,14 +14,19 @@ from assay.removal import FillChoice
 from assay.types import Case, Scores
 from assay.units.features import UnitsChoice
 
-Variant = Literal["exact", "road"]
+RoadVariant = Literal["exact", "road"]
 
-# What the authors removed (most relevant first) or kept (least relevant first).
+# The shares that the authors removed (most relevant first) or left in (least relevant first).
 AUTHORS_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
 
 
 def _road(
-    case: Case, order: Order, steps: Steps, fill: FillChoice, units: UnitsChoice, variant: Variant
+    case: Case,
+    order: Order,
+    steps: Steps,
+    fill: FillChoice,
+    units: UnitsChoice,
+    variant: RoadVariant,
 ) -> Scores:
     if variant == "exact":
         answers, x = curve(case, order, units, steps, fill)
@@ -56,18 +61,19 @@ def road_morf(
     steps: Steps = 20,
     fill: FillChoice = "noisy_linear",
     units: UnitsChoice = "elements",
-    variant: Variant = "exact",
+    variant: RoadVariant = "exact",
 ) -> Scores:
-    """Area under the accuracy while the most relevant pixels leave first and are imputed.
+    """Area under the accuracy while the most relevant pixels are removed first and imputed.
 
     Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
-    mean over samples is the area under the accuracy. `probability_area` is the same of the target's
-    probability.
+    mean over samples is the area under the accuracy. `probability_area` is the area under the
+    target's probability.
 
-    Beside the paper: it compares whole curves at 10, 20, 30, 40, 50, 70 and 90 %, which is
-    `variant: road`, and names no area. Equal values leave in seeded random order, exactly the
-    stated share of them; the paper adds noise of 1e-4 to the map, which also reorders what differs
-    by less. The noise field of a sample is the same at every share and for every method.
+    Differs from the paper: the paper compares whole curves at 10, 20, 30, 40, 50, 70 and 90 %,
+    which is `variant: road`, and defines no area. Here exactly the stated share is removed, with
+    equal values in seeded random order; the paper adds noise of 1e-4 to the map, which also
+    reorders values that differ by less. The noise field of a sample is the same at every share and
+    for every method.
     """
     return _road(case, "most_relevant_first", steps, fill, units, variant)
 
@@ -91,16 +97,16 @@ def road_lerf(
     steps: Steps = 20,
     fill: FillChoice = "noisy_linear",
     units: UnitsChoice = "elements",
-    variant: Variant = "exact",
+    variant: RoadVariant = "exact",
 ) -> Scores:
-    """Area under the accuracy while the least relevant pixels leave first and are imputed.
+    """Area under the accuracy while the least relevant pixels are removed first and imputed.
 
     Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
-    mean over samples is the area under the accuracy. `probability_area` is the same of the target's
-    probability.
+    mean over samples is the area under the accuracy. `probability_area` is the area under the
+    target's probability.
 
-    Beside the paper: its axis is the share *kept*, which is `variant: road`, at 10, 20, 30, 40, 50,
-    70 and 90 %; here it is the share removed, as of every curve. Ties and noise are as in
-    `road_morf`.
+    Differs from the paper: the paper's axis is the share *kept*, at 10, 20, 30, 40, 50, 70 and 90
+    %, which is `variant: road`; here it is the share removed, as in every curve. Ties and noise are
+    as in `road_morf`.
     """
     return _road(case, "least_relevant_first", steps, fill, units, variant)

@@ -1,12 +1,13 @@
-"""Single deletion: one part of the input leaves at a time."""
+"""Single deletion: one feature unit is removed at a time."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field
 
 from assay import reduce
 from assay.engine.engine import intervention
+from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
@@ -35,23 +36,24 @@ def single_deletion(
     grid: Annotated[int, Field(ge=2)] = 4,
     units: UnitsChoice = None,
     fill: FillChoice = "zero",
-    output: Literal["logit", "probability", "log_odds"] = "logit",
+    output: Output = "logit",
 ) -> Scores:
-    """Rank correlation between what a cell is said to matter and what its removal costs.
+    """Rank correlation between a cell's attribution and the drop its removal causes.
 
     Formula: Spearman over the cells c of (the map's sum over c, f(x) - f(x without c)).
 
-    Cells are the `units` named, by default those of a grid of `grid` a side on images and the
-    entries on vectors. A sample with fewer than three of them is degenerate.
+    Cells are the chosen `units`, by default a grid of `grid` x `grid` cells on images and the
+    entries of vectors. A sample with fewer than three cells is degenerate.
 
-    Beside the paper: this is its SDS, the score of the network as it is; IDSDS is the same of a
-    network fine-tuned on images without a cell. The paper drops images where the correlation is
-    undefined. Here a constant map counts as 0, and a sample whose answers do not vary is left out
-    for all methods alike. Cells cover the image even where `grid` does not divide its side.
+    Differs from the paper: this is the paper's SDS, the score of the original network; IDSDS is the
+    same score of a network fine-tuned on images without a cell. The paper drops images where the
+    correlation is undefined. Here a constant map scores 0, and a sample whose outputs do not vary
+    is left out for all methods. Cells cover the whole image even where `grid` does not divide its
+    side.
     """
     one_of("grid", grid, 4, units)
     cells = make_units(case.batch, units or {"grid": {"side": grid}})
     answers = case.respond(cells, each(cells), fill).output(output)
     drops = case.clean.output(output).double() - answers.double()  # [B, P], same for every method
-    valid, said = cells.valid.cpu().numpy(), cells.sum(case.attribution).cpu().numpy()
-    return Scores(torch.from_numpy(reduce.spearman(said, drops.cpu().numpy(), valid)))
+    valid, sums = cells.valid.cpu().numpy(), cells.sum(case.attribution).cpu().numpy()
+    return Scores(torch.from_numpy(reduce.spearman(sums, drops.cpu().numpy(), valid)))

@@ -1,7 +1,7 @@
-"""Subset protocols: do the values of a map add up to what removing a set of units costs?"""
+"""Subset protocols: do a map's values add up to the drop when a set of units is removed?"""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -11,15 +11,14 @@ from torch import Tensor
 from assay import reduce
 from assay.engine.engine import intervention
 from assay.errors import InputError, NotApplicable
+from assay.plugins.option_types import Options, Output, Share
 from assay.plugins.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
 from assay.units.absent import Absent, each, random_subsets
 from assay.units.features import Features, UnitsChoice, make_units, one_of
 
-Output = Literal["logit", "probability", "log_odds"]
-Share = Annotated[float, Field(gt=0, le=1)]
-Shares = tuple[Share, ...]
+SetSizes = tuple[Share, ...]
 Grid = Annotated[int, Field(ge=2)] | None
 
 
@@ -28,7 +27,8 @@ Grid = Annotated[int, Field(ge=2)] | None
     higher_is_better=False,
     range=(0, float("inf")),
     uses="value",
-    sign_sensitive=lambda o: o["variant"] != "m4" and not o["normalize"],  # others fit any scale
+    # Other variants fit a scale of either sign.
+    sign_sensitive=lambda o: o["variant"] != "m4" and not o["normalize"],
     metric="squared_error",
     family="subsets",
     cite="yeh2019, li2023m4",
@@ -40,7 +40,7 @@ Grid = Annotated[int, Field(ge=2)] | None
 def infidelity(
     case: Case,
     *,
-    sizes: Shares = (1 / 7, 2 / 7, 4 / 7),
+    sizes: SetSizes = (1 / 7, 2 / 7, 4 / 7),
     stride: Share = 1 / 28,
     subsets: Annotated[int, Field(ge=2)] = 40,
     units: UnitsChoice = None,
@@ -49,49 +49,49 @@ def infidelity(
     variant: Literal["positive", "m4", "captum"] = "positive",
     normalize: bool = False,
 ) -> Scores:
-    """Squared error of the map's sums, best scaled, as forecast of what removals cost.
+    """Squared error of the map's best-scaled sums as a prediction of the drops.
 
     Formula: mean_p (d_p - b s_p)^2 with d_p = f(x) - f(x without p), s_p the map's sum over p, and
-    b >= 0 the best scale. A map with flipped signs scores mean_p d_p^2, the most there is.
+    b >= 0 the best scale. A map with flipped signs scores mean_p d_p^2, the maximum.
 
-    On images p runs over square windows (`sizes` and `stride` as shares of the shorter side),
-    elsewhere, or where `units` are named, over `subsets` random sets of each size (shares of the
-    sample's units).
+    On images p runs over square windows (`sizes` and `stride` as shares of the shorter side).
+    Elsewhere, or where `units` are chosen, p runs over `subsets` random sets of each size (as
+    shares of the sample's units).
 
-    Beside the paper: M4 lets b be negative, so that a map with flipped signs scores as well as the
-    map (`variant: m4`), fills with grey, explains the predicted class and on texts the probability.
-    Yeh et al. take the mean over random perturbations.
+    Differs from the paper: M4 allows a negative b, so that a map with flipped signs scores as well
+    as the map itself (`variant: m4`). It fills with grey and explains the predicted class, on texts
+    its probability. Yeh et al. take the mean over random perturbations.
 
-    `captum` takes the map at its word, b = 1; with `normalize: true` it fits b as Captum does,
-    which is `m4`. It is Captum's form for maps that have the input in them: the perturbation is 1
-    where a unit is gone, 0 elsewhere (its decorator with `multiply_by_inputs=True` and the fill as
-    baseline). Its form for maps per unit of input, as `saliency`, multiplies them by x - fill: at
-    fill `zero` that is `input_x_gradient` here.
+    `captum` does not scale the map, b = 1; with `normalize: true` it fits b as Captum does, which
+    is `m4`. It is Captum's form for maps that already include the input: the perturbation is 1
+    where a unit is absent, 0 elsewhere (Captum's decorator with `multiply_by_inputs=True` and the
+    fill as baseline). Captum's form for maps per unit of input, such as `saliency`, multiplies them
+    by x - fill: with the fill `zero` that is `input_x_gradient` here.
     """
     if normalize and variant != "captum":
         raise InputError(
-            f"Expected `normalize` with `variant: captum` only, got `{variant}`, which always fits "
-            f"the scale. Drop it."
+            f"Expected `normalize` only with `variant: captum`, got `variant: {variant}`, which "
+            f"always fits the scale. Remove `normalize`."
         )
     one_of("stride", stride, 1 / 28, units)
     features, removed = _perturbations(case, sizes, stride, subsets, units)
     answers = case.respond(features, removed, fill).output(output)
     cost = (case.clean.output(output).double() - answers.double()).cpu()  # [B, K]
-    said = _sums(case, features, removed).cpu()
+    sums = _sums(case, features, removed).cpu()
     exist = torch.ones_like(cost) if removed.valid is None else removed.valid.cpu().double()
-    square = (said * said).sum(1)
-    scale = (cost * said).sum(1) / torch.where(square == 0, 1.0, square)
+    square = (sums * sums).sum(1)
+    scale = (cost * sums).sum(1) / torch.where(square == 0, 1.0, square)
     if variant == "positive":
         scale = scale.clamp(min=0)
     if variant == "captum" and not normalize:
         scale = torch.ones_like(scale)
-    error = (cost - scale[:, None] * said).square().sum(1) / exist.sum(1)
+    error = (cost - scale[:, None] * sums).square().sum(1) / exist.sum(1)
     worst = cost.square().sum(1) / exist.sum(1)
     return Scores(error, extra={"relative": error / torch.where(worst == 0, torch.nan, worst)})
 
 
 def _perturbations(
-    case: Case, sizes: Shares, stride: float, subsets: int, units: UnitsChoice
+    case: Case, sizes: SetSizes, stride: float, subsets: int, units: UnitsChoice
 ) -> tuple[Features, Absent]:
     if _by_windows(case.batch, units):
         features = make_units(case.batch, {"windows": {"sizes": sizes, "stride": stride}})
@@ -104,15 +104,15 @@ def _by_windows(batch: Batch, units: UnitsChoice) -> bool:
     return units is None and len(batch.map_shape) == 2
 
 
-def _random_sets(batch: Batch, units: Any, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a protocol asks that removes random sets: methods fitted to such sets are circular."""
+def _random_sets(batch: Batch, units: UnitsChoice, options: Options) -> tuple[str, ...]:
+    """The intervention by random sets; methods fitted to the same sets are circular."""
     return intervention(batch, units, options["fill"], options["output"], "sets")
 
 
 def set_sizes(features: Features, shares: Sequence[float]) -> Tensor:  # [B, S]
-    """Each sample's numbers of units for these shares, at least one; 0 instead of a repetition.
+    """Each sample's set sizes for these shares, at least one unit; 0 marks a repeated size.
 
-    Where all samples have the same units, sizes that nobody has are left out.
+    Where all samples have the same units, repeated sizes are left out.
     """
     number = features.valid.sum(1).cpu()[:, None]  # [B, 1]
     rising = torch.tensor(sorted(shares), dtype=torch.float64)
@@ -123,7 +123,7 @@ def set_sizes(features: Features, shares: Sequence[float]) -> Tensor:  # [B, S]
 
 
 def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
-    """The map's total over each set, in the same order whatever else is in the batch."""
+    """The map's sum over each set, added in the same order whatever the batch holds."""
     values = features.sum(case.attribution).double()  # [B, P]
     if sets.family == "each":
         return values if sets.valid is None else torch.where(sets.valid, values, 0.0)
@@ -131,7 +131,7 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
 
     def sums(b: int) -> Tensor:  # [K]
         members = sets.make(torch.full_like(rows, b), rows)
-        few = torch.split(members, 16)  # so many stay in a cache
+        few = torch.split(members, 16)  # 16 sets fit into the processor's cache
         return torch.cat([(some * values[b]).sum(1) for some in few])
 
     return torch.stack([sums(b) for b in range(len(values))])
@@ -155,23 +155,24 @@ def sensitivity_n(
     *,
     grid: Grid = None,
     units: UnitsChoice = None,
-    shares: Shares = (0.1, 0.25, 0.5, 0.75),
+    shares: SetSizes = (0.1, 0.25, 0.5, 0.75),
     subsets: Annotated[int, Field(ge=3)] = 50,
     fill: FillChoice = "zero",
     output: Output = "logit",
 ) -> Scores:
-    """Correlation between a random set's total attribution and what its removal costs.
+    """Correlation between a random set's total attribution and the drop its removal causes.
 
     Formula: the mean over sizes n of Pearson over random sets S, |S| = n, of (the map's sum over S,
     f(x) - f(x without S)); `subsets` sets of each size, sizes as `shares` of the units.
 
-    Units are the ones named, by default the cells of a grid on images (`grid` or 14 a side, or
-    single pixels on smaller images) and entries on vectors. A sample with fewer than three of them
-    is degenerate.
+    Units are the chosen ones, by default the cells of a grid on images (`grid` or 14 per side, or
+    single pixels on smaller images) and the entries of vectors. A sample with fewer than three
+    units is degenerate.
 
-    Beside the paper: it takes a hundred sets of single features for each of sixteen sizes, up to
-    80 % of them, and shows the curve; here four sizes, fifty sets, and the curve's mean. Scattered
-    pixels hardly move a network on large images, hence cells.
+    Differs from the paper: the paper takes a hundred sets of single features for each of sixteen
+    sizes, up to 80 % of the features, and shows the curve; here there are four sizes and fifty
+    sets, and the score is the curve's mean. Scattered pixels hardly change the output on large
+    images, hence cells.
     """
     return _correlation(case, grid, units, shares, subsets, fill, output)
 
@@ -199,20 +200,21 @@ def faithfulness_correlation(
     fill: FillChoice = "zero",
     output: Output = "logit",
 ) -> Scores:
-    """Correlation between total attribution and cost of removal over random sets of one size.
+    """Correlation between total attribution and drop over random sets of one size.
 
     Formula: Pearson over `subsets` random sets S, |S| = `share` of the units, of (the map's sum
     over S, f(x) - f(x without S)): `sensitivity_n` at one size, with its units and its sets.
 
-    Beside the paper: it leaves |S| open and fills with the mean of the data (`fill: mean`); Quantus
-    takes 100 sets of 224 pixels, black, and the probability. A share, here the second of
-    `sensitivity_n`, carries over sizes of images, and scattered pixels by the hundred hardly move a
-    network; `grid` the image's side is pixels.
+    Differs from the paper: the paper leaves |S| open and fills with the mean of the data (`fill:
+    mean`). Quantus takes 100 sets of 224 pixels, black, and the probability. Here |S| is a share of
+    the units, the second one of `sensitivity_n`, so that it carries over to images of any size, and
+    units are cells, because a few hundred scattered pixels hardly change the output; set `grid` to
+    the image's side for single pixels.
     """
     return _correlation(case, grid, units, (share,), subsets, fill, output)
 
 
-def _cells(batch: Batch, grid: Grid, units: UnitsChoice) -> Any:
+def _cells(batch: Batch, grid: Grid, units: UnitsChoice) -> UnitsChoice:
     return units or {"grid": {"side": grid or min(14, *batch.map_shape)}}
 
 
@@ -229,16 +231,19 @@ def _correlation(
     features = make_units(case.batch, _cells(case.batch, grid, units))
     sizes = set_sizes(features, shares)  # [B, S]
     number = features.valid.sum(1).cpu()[:, None]  # [B, 1]
-    vary = (sizes < number) & (number >= 3)  # otherwise sets are all the same, or one of two
+    vary = (sizes < number) & (number >= 3)  # otherwise all sets are the same, or one of two
     sizes = torch.where(vary, sizes, 0) if features.ragged else sizes[:, vary.all(0)]
     if not sizes.shape[1]:
-        raise NotApplicable(f"Sets of {features.count} units cannot vary.")
+        raise NotApplicable(
+            f"Correlations over random sets need at least 3 units, and sets smaller than all "
+            f"of them; these samples have {features.count}."
+        )
     sets = random_subsets(case.batch, features, sizes, subsets)
     answers = case.respond(features, sets, fill).output(output)
     cost = (case.clean.output(output).double() - answers.double()).cpu().numpy()
-    said = _sums(case, features, sets).cpu().numpy()
+    sums = _sums(case, features, sets).cpu().numpy()
     split = (*sizes.shape, subsets)
-    by_size = reduce.pearson(said.reshape(split), cost.reshape(split))  # [B, sizes]
+    by_size = reduce.pearson(sums.reshape(split), cost.reshape(split))  # [B, sizes]
     by_size = np.where(sizes > 0, by_size, np.nan)
     known = ~np.isnan(by_size)
     mean = np.where(known, by_size, 0).sum(1) / np.where(known.any(1), known.sum(1), np.nan)

@@ -15,7 +15,7 @@ from assay.types import Batch
 from assay.units.features import Features, elements
 
 FillChoice = Annotated[Any, Nested("fill")]
-IMPUTING = "noisy_linear"  # the fill that solves for pixels: it costs as much as a small network
+IMPUTING = "noisy_linear"  # the fill that solves for pixels, as costly as a small network
 
 # (features, absent [n, P], samples [n]) -> inputs [n, ...]
 Removal = Callable[[Features, Tensor, Tensor], Tensor]
@@ -23,7 +23,7 @@ Removal = Callable[[Features, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Replace:
-    """Absent positions take the value of a prepared picture of nothing."""
+    """Absent positions take their values from `nothing`."""
 
     inputs: Tensor  # [B, ...]
     nothing: Tensor  # broadcasts to inputs
@@ -36,20 +36,20 @@ class Replace:
         nothing = self.nothing[samples] if len(self.nothing) > 1 else self.nothing
         if not self.inputs.is_floating_point():
             return torch.where(gone, nothing, self.inputs[samples])
-        # Exact as `where` is, since all values are finite, and three times as fast.
+        # As exact as `where`, since all values are finite, and three times as fast.
         left = self.inputs[samples].mul_((~gone).to(self.inputs.dtype))
         return left if self.empty else left.addcmul_(gone.to(self.inputs.dtype), nothing)
 
     @functools.cached_property
     def empty(self) -> bool:
-        """Whether nothing is zero everywhere."""
+        """Whether `nothing` is zero everywhere."""
         return not bool(self.nothing.any())
 
 
 def make_removal(batch: Batch, fill: FillChoice) -> Removal:
-    """The removal a fill names: a registered one, or a given tensor."""
+    """The removal for a fill: a registered one, or a tensor of values."""
     if isinstance(fill, Tensor):
-        return Replace(batch.inputs, _given(batch, fill))
+        return Replace(batch.inputs, _tensor_fill(batch, fill))
     name, options = pick(fill)
     plugin = get("fill", name)
     made = plugin.function(batch, **plugin.configure(options))
@@ -57,14 +57,14 @@ def make_removal(batch: Batch, fill: FillChoice) -> Removal:
 
 
 def all_absent(batch: Batch, fill: FillChoice) -> Tensor:
-    """The inputs when everything is gone, shaped like the inputs."""
+    """The inputs with every unit absent."""
     features = elements(batch)
-    everyone = torch.arange(len(batch), device=batch.inputs.device)
-    return make_removal(batch, fill)(features, features.valid, everyone)
+    samples = torch.arange(len(batch), device=batch.inputs.device)
+    return make_removal(batch, fill)(features, features.valid, samples)
 
 
 def fill_key(batch: Batch, fill: FillChoice) -> str:
-    """A short text that identifies a fill with its options: equal texts, equal removals."""
+    """A short text that identifies a fill with its options: equal texts mean equal removals."""
     if batch.tokens is not None and isinstance(fill, str) and fill == "zero":
         fill = "pad"
     if isinstance(fill, Tensor):
@@ -76,11 +76,11 @@ def fill_key(batch: Batch, fill: FillChoice) -> str:
 
 
 def imputes(fill: FillChoice | None) -> bool:
-    """Whether absent pixels are solved for."""
+    """Whether the fill imputes absent pixels by solving a linear system."""
     return fill is not None and not isinstance(fill, Tensor) and pick(fill)[0] == IMPUTING
 
 
-def _given(batch: Batch, value: Tensor) -> Tensor:
+def _tensor_fill(batch: Batch, value: Tensor) -> Tensor:
     shape = tuple(batch.inputs.shape[1:])
     if value.ndim == 1 and len(shape) > 1 and len(value) == shape[0]:
         value = value.reshape(-1, *[1] * (len(shape) - 1))  # one number per channel
@@ -90,7 +90,8 @@ def _given(batch: Batch, value: Tensor) -> Tensor:
     )
     if not fits:
         raise InputError(
-            f"Expected a fill that broadcasts to one input {shape}, got {tuple(value.shape)}."
+            f"Expected a fill that broadcasts to the shape of one input, {shape}, got "
+            f"{tuple(value.shape)}."
         )
     if not bool(torch.isfinite(value).all()):
         raise InputError("Expected a fill of finite numbers, got NaN or inf.")

@@ -1,23 +1,22 @@
-"""Fills: what stands in the place of absent units, broadcast to the inputs."""
+"""Fills: the values that replace absent units, broadcast to the inputs."""
 
 import math
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
 from assay.errors import NotApplicable, PrerequisiteError
+from assay.plugins.option_types import Count, Positive
 from assay.plugins.registry import fill
 from assay.types import Batch, Pixels, Tokens
 
 
 @fill("zero", title="Zero after normalisation")
 def zero(batch: Batch) -> Tensor:
-    """Zero in the model's input space: for normalised images the mean colour.
+    """Zero in the model's input space; for normalised images that is the mean colour.
 
-    Of tokens nothing is left: they become padding, as with `pad`.
+    Tokens become padding, as with `pad`.
     """
     if batch.tokens is not None:
         return pad(batch)
@@ -26,16 +25,18 @@ def zero(batch: Batch) -> Tensor:
 
 @fill("pad", title="Padding")
 def pad(batch: Batch) -> Tensor:
-    """The padding token: attention does not see it, the other tokens keep their positions."""
+    """The padding token: attention ignores it, and the other tokens keep their positions."""
     return batch.inputs.new_full([1, 1], _tokens(batch, "pad").pad)
 
 
 @fill("mask", title="Mask token")
 def mask(batch: Batch) -> Tensor:
-    """The tokenizer's mask token: something is there, but not what."""
+    """The tokenizer's mask token: it marks a position and hides the word."""
     token = _tokens(batch, "mask").mask
     if token is None:
-        raise NotApplicable("The fill `mask` needs a tokenizer with a mask token; this has none.")
+        raise NotApplicable(
+            "The fill `mask` needs a tokenizer with a mask token; this one has none."
+        )
     return batch.inputs.new_full([1, 1], token)
 
 
@@ -47,11 +48,11 @@ def black(batch: Batch) -> Tensor:
 
 @fill("given", title="The data's own baseline")
 def given(batch: Batch) -> Tensor:
-    """What "nothing" is for each sample, where the data say it: an environment's true baseline."""
+    """Each sample's own baseline, where the data have one: an environment's true baseline."""
     if batch.baseline is None:
         raise NotApplicable(
-            "The fill `given` takes the baseline that the data give for each sample; these give "
-            "none. Name another fill, or in Python hand over a tensor."
+            "The fill `given` uses the baseline that the data hold for each sample; these data "
+            "hold none. Choose another fill, or pass a tensor in Python."
         )
     return batch.baseline
 
@@ -63,7 +64,7 @@ def grey(batch: Batch) -> Tensor:
 
 
 @fill("mean", title="Dataset mean")
-def mean(batch: Batch, *, samples: Annotated[int, Field(ge=1)] = 64) -> Tensor:
+def mean(batch: Batch, *, samples: Count = 64) -> Tensor:
     """The mean of each channel over fixed samples of the dataset (of each entry, for vectors)."""
     _numbers(batch, "mean")
     reference = batch.reference(samples)  # [n, C, ...]
@@ -86,17 +87,19 @@ def normal(batch: Batch) -> Tensor:
 
 
 @fill("blur", title="Gaussian blur")
-def blur(batch: Batch, *, sigma: Annotated[float, Field(gt=0)] = 10.0) -> Tensor:
+def blur(batch: Batch, *, sigma: Positive = 10.0) -> Tensor:
     """The image itself, blurred; sigma in pixels, borders repeated."""
     if batch.inputs.ndim != 4:
-        raise NotApplicable("Blur exists for images only; these inputs have no height and width.")
+        raise NotApplicable(
+            "The fill `blur` is for images only; these inputs have no height and width."
+        )
     return gaussian(batch.inputs, sigma)
 
 
 def gaussian(
     images: Tensor, sigma: float, *, cut: float = 3.0, border: str = "replicate"
 ) -> Tensor:  # [B, C, H, W]
-    """Gaussian blur, one axis after the other, cut at three sigma, borders repeated."""
+    """Gaussian blur, one axis after the other, cut off at `cut` sigma, with repeated borders."""
     radius = math.ceil(cut * sigma)
     taps = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
     kernel = torch.exp(-0.5 * (taps / sigma) ** 2)
@@ -111,20 +114,22 @@ def gaussian(
 
 def _tokens(batch: Batch, name: str) -> Tokens:
     if batch.tokens is None:
-        raise NotApplicable(f"The fill `{name}` is for tokens; these inputs are none.")
+        raise NotApplicable(f"The fill `{name}` is for tokens; these inputs are not tokens.")
     return batch.tokens
 
 
 def _numbers(batch: Batch, name: str) -> None:
     if batch.tokens is not None:
-        raise NotApplicable(f"The fill `{name}` is made of numbers; tokens take `pad` or `mask`.")
+        raise NotApplicable(
+            f"The fill `{name}` is for numeric inputs; for tokens use `pad` or `mask`."
+        )
 
 
 def _pixels(batch: Batch, name: str) -> Pixels:
     _numbers(batch, name)
     if batch.pixels is None:
         raise PrerequisiteError(
-            f"The fill `{name}` is defined in pixels, but it is not known how this model's inputs "
-            f"relate to pixels. Give `mean=` and `std=` to `assay.model`, or use the fill `zero`."
+            f"The fill `{name}` is defined in pixels, but the normalisation of this model's inputs "
+            f"is unknown. Pass `mean=` and `std=` to `assay.model`, or use the fill `zero`."
         )
     return batch.pixels

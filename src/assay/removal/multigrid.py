@@ -1,15 +1,14 @@
-"""Every unknown pixel as the weighted mean of its neighbours: a multigrid solver for many images.
+"""A multigrid solver that makes unknown pixels the weighted mean of their neighbours.
 
-A pixel's neighbours weigh 1/6 (beside it) and 1/12 (diagonal), as far as they lie in the image.
-With the pixel itself at 1/3 that is the binomial kernel, so that on unknown pixels
+A pixel's neighbours inside the image have weights 1/6 (direct) and 1/12 (diagonal). With the pixel
+itself at 1/3 that is the binomial kernel, so that on unknown pixels
 
     A x = d x - S(x) / 12,    S = [1 2 1] x [1 2 1],    d = S(inside) / 12,    diagonal = d - 1/3
 
 and S is four additions of shifted numbers. A is symmetric and positive as soon as one pixel is
 known. Conjugate gradients solve it, preconditioned by one V-cycle over coarser and coarser grids: a
-coarse cell is unknown if all the pixels in it are (cells that are unknown by half make the cycle
-diverge), and on each grid two Chebyshev steps smooth what lies between its pixels before the
-coarser grid is asked and two after it.
+coarse cell is unknown if all its pixels are (with half-unknown cells the cycle diverges), and on
+each grid two Chebyshev steps smooth the high frequencies before the coarser grid and two after it.
 
 All grids are flat vectors with zeros between rows, so that a shift is an offset: on a CPU that is
 ten times as fast as a convolution.
@@ -27,16 +26,16 @@ from torch import Tensor
 # The spectrum of A over its diagonal above half the grid's frequency is [2/3, 4/3]: the two
 # Chebyshev steps for it.
 STEPS = (1 / (1 + 0.5**0.5 / 3), 1 / (1 - 0.5**0.5 / 3))
-# A grid of at most so many cells is solved by its inverse.
+# A grid of at most this many cells is solved by its inverse.
 _DENSE = 64
-# Where fewer cells than this share are unknown, smoothing reaches them without a coarser grid.
+# Below this share of unknown cells, smoothing is enough without a coarser grid.
 _SPARSE = 0.01
 _MOST_ITERATIONS = 500
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Numbers on a grid: all of them, those that are not padding, and as rows and columns."""
+    """Numbers on a grid: the flat vector and views of it."""
 
     flat: Tensor  # [N, C, L]
     inner: Tensor
@@ -48,10 +47,10 @@ class Vector:
 
 
 class Level:
-    """One grid: its buffers, what does not depend on the mask, and what does."""
+    """One grid: its buffers, and the coefficients without and with the mask."""
 
     def __init__(self, inside: Tensor, images: int, channels: int, dtype: torch.dtype) -> None:
-        """`inside` `[h, w]` says which cells lie in the image."""
+        """`inside` `[h, w]` marks the cells that lie in the image."""
         self.inside, self.images, self.channels, self.dtype = inside, images, channels, dtype
         self.height, self.width = inside.shape
         self.coarse = (self.height + 1) // 2, (self.width + 1) // 2
@@ -65,7 +64,7 @@ class Level:
         self.m = self.vector(1)  # 1 where unknown
         within = self.vector(1, 1)
         within.grid.copy_(inside)
-        self.pixels = _four(within)  # [1, 1, h / 2, w / 2]: how many lie in each coarse cell
+        self.pixels = _four(within)  # [1, 1, h / 2, w / 2]: pixels in each coarse cell
         self.d = _binomial(within.flat, self.stride) / 12  # [1, 1, inner]
         self.exact_d = _binomial(within.flat.double(), self.stride) / 12
         self.inside12 = within.inner / 12
@@ -73,7 +72,7 @@ class Level:
 
     @functools.cached_property
     def sums(self) -> tuple[Tensor, Tensor]:
-        """Buffers for sums on the way."""
+        """Buffers for intermediate sums."""
         return self._buffer(self.channels), self._buffer(self.channels)
 
     def _buffer(self, channels: int, images: int | None = None) -> Tensor:
@@ -81,7 +80,7 @@ class Level:
         return self.inside.new_zeros(images, channels, self.length, dtype=self.dtype)
 
     def vector(self, channels: int | None = None, images: int | None = None) -> Vector:
-        """New zeros."""
+        """A new vector of zeros."""
         flat = self._buffer(self.channels if channels is None else channels, images)
         end = self.lead + self.rows * self.stride
         grid = flat[..., self.lead : end].view(*flat.shape[:2], self.rows, self.stride)
@@ -97,7 +96,7 @@ class Level:
 
     @functools.cached_property
     def _shifts(self) -> tuple[Tensor, ...]:
-        """The parts of the two buffers that the four additions read and write."""
+        """Views of the two buffers that the four additions read and write."""
         a, b = self.sums
         w, length = self.stride, self.length
         across, both = a[..., : length - 1], b[..., : length - 2]
@@ -109,7 +108,7 @@ class Level:
         )  # fmt: skip
 
     def binomial(self, x: Vector) -> Tensor:
-        """S(x) where no padding is; the result lies in a buffer until the next call."""
+        """S(x) without padding, in a buffer that the next call overwrites."""
         across, before, after, both, upper, lower, down, above, below, total = self._shifts
         torch.add(x.left, x.right, out=across)
         torch.add(before, after, out=both)
@@ -117,7 +116,7 @@ class Level:
         return torch.add(above, below, out=total)
 
     def mask(self) -> None:
-        """Everything that depends on the mask `m`."""
+        """Compute the coefficients that depend on the mask `m`."""
         first, second = STEPS
         m = self.m.inner  # [N, 1, inner]
         inverse, ratio = m / self.diagonal, m * (self.d / self.diagonal)
@@ -128,14 +127,14 @@ class Level:
         self.straight = 12 * (self.stay[1] * self.spread[0] + self.spread[1])
 
     def apply(self, x: Vector, out: Vector) -> Tensor:  # [N, C, 1]
-        """`out = A x`; gives their product."""
+        """`out = A x`; returns the dot product of `x` and `out`."""
         total = self.binomial(x)
         torch.mul(x.inner, self.md, out=out.inner)
         out.inner.addcmul_(total, self.m12, value=-1)
         return self._dot(x, out)
 
     def judge(self, z: Vector) -> tuple[Tensor, Tensor]:  # [N, C, 1], [N]
-        """The product of r and z, and the largest number of z."""
+        """The dot product of `r` and `z`, and the largest absolute value of `z`."""
         product = self._dot(self.r, z)
         return product, torch.abs(z.flat, out=self.sums[0]).flatten(1).amax(1)
 
@@ -145,7 +144,7 @@ class Level:
     def exact_residual(self, x: Vector) -> Tensor:
         """`-A x` in double precision.
 
-        In single precision, rounding alone would move the solution in the middle of a large hole
+        In single precision, rounding alone would change the solution in the middle of a large hole
         by more than a usual tolerance; the corrections that follow are small enough not to.
         """
         flat = x.flat.double()
@@ -160,7 +159,7 @@ class Level:
         self.e.inner.addcmul_(self.r.inner, self.straight)
 
     def smooth_last(self, coarse: Vector | None = None) -> None:
-        """Take the coarse grid's correction, then two more steps of `e` in the opposite order."""
+        """Add the coarse grid's correction, then take two steps of `e` in the opposite order."""
         if coarse is not None:
             self.prolong(coarse)
         self._step(self.e, self.other, 1)
@@ -172,22 +171,22 @@ class Level:
         out.inner.addcmul_(self.r.inner, self.spread[which], value=12)
 
     def restrict(self, coarse: "Level") -> None:
-        """The coarse grid's `r`: what is left of this one's, summed over each cell."""
+        """The coarse grid's `r`: this grid's residual, summed over each cell."""
         left = self.other
         total = self.binomial(self.e)
         torch.addcmul(self.r.inner, self.e.inner, self.d, value=-1, out=left.inner)
-        left.inner.addcmul_(total, self.inside12)  # beside the image there is nothing
+        left.inner.addcmul_(total, self.inside12)  # zero outside the image
         torch.mul(_four(left, self.half, self.cell), coarse.m.grid, out=coarse.r.grid)
 
     def prolong(self, coarse: Vector) -> None:
-        """Add the coarse grid's numbers to all the unknown pixels of each cell."""
+        """Add each coarse cell's value to its unknown pixels."""
         self.wide[..., 0:-1:2] = coarse.grid
         self.wide[..., 1::2] = coarse.grid
         self.e.even_rows.addcmul_(self.wide, self.m.even_rows)
         self.e.odd_rows.addcmul_(self.wide, self.m.odd_rows)
 
     def inverse(self) -> Tensor:  # [N, n, n]
-        """A's inverse on the unknown cells, zero on the known."""
+        """The inverse of A on the unknown cells, zero on the known ones."""
         cells = self.height * self.width
         units, total = self.vector(cells, 1), self.vector(cells, 1)
         units.grid.copy_(torch.eye(cells).view(1, cells, *self.inside.shape))
@@ -201,10 +200,10 @@ class Level:
 
 
 class Multigrid:
-    """The solver for one size of images; `solve` may be called again and again."""
+    """The solver for one size of images; `solve` may be called many times."""
 
     def __init__(self, like: Tensor) -> None:
-        """Buffers for images like these `[N, C, H, W]`."""
+        """Allocate buffers for images like `like`, `[N, C, H, W]`."""
         images, channels = like.shape[:2]
         inside = torch.ones(like.shape[2:], dtype=torch.bool, device=like.device)
         kind = _kind_of_level(like)
@@ -218,7 +217,7 @@ class Multigrid:
     def solve(self, images: Tensor, keep: Tensor, tol: float) -> Tensor:
         """The images with their unknown pixels filled, to a largest error of about `tol`.
 
-        An image stops when it is done, whoever is solved beside it: its result is its own.
+        Each image stops at its own tolerance, so its result does not depend on the other images.
         """
         fine, x, p, ap = self.levels[0], self.x, self.p, self.ap
         self._mask(~keep)
@@ -228,7 +227,7 @@ class Multigrid:
         r.inner.copy_(fine.exact_residual(x))
         z = self._cycle()
         p.flat.copy_(z.flat)
-        rz, error = fine.judge(z)  # z estimates the error, where r would be the residual
+        rz, error = fine.judge(z)  # z estimates the error, r is only the residual
         for _ in range(_MOST_ITERATIONS):
             done = running & (error <= tol / 2)
             running = running & ~done
@@ -244,18 +243,18 @@ class Multigrid:
             torch.addcmul(z.flat, p.flat, again / rz.clamp(min=self._tiny), out=p.flat)
             rz = again
         raise RuntimeError(
-            f"The imputation did not reach a tolerance of {tol} in {_MOST_ITERATIONS} "
-            f"iterations; raise `tol`."
+            f"Expected the imputation to reach a tolerance of {tol} within {_MOST_ITERATIONS} "
+            f"iterations; it did not. Raise `tol`."
         )
 
     def _mask(self, unknown: Tensor) -> None:
-        """Masks of all grids."""
+        """Set the masks of all grids."""
         self.levels[0].m.grid.copy_(unknown[:, None])
         for level, coarse in itertools.pairwise(self.levels):
             torch.eq(_four(level.m), level.pixels, out=coarse.m.grid)
 
     def _guess(self, images: Tensor, keep: Tensor) -> None:
-        """Unknown pixels begin as the mean of the known ones in the smallest cell with any."""
+        """Start unknown pixels at the mean of the known ones in the smallest cell that has any."""
         torch.mul(images, keep[:, None], out=self.levels[0].e.grid)
         for level, coarse in itertools.pairwise(self.levels):
             known = (level.pixels - _four(level.m)).clamp_(min=1)
@@ -268,7 +267,7 @@ class Multigrid:
         self.x.flat.copy_(self.levels[0].e.flat)
 
     def _deepen(self) -> None:
-        """Use the coarser grids as far down as an image has enough unknown cells on them."""
+        """Use coarser grids as long as some image has enough unknown cells on them."""
         self.levels[0].mask()
         self.depth, self.dense = 1, None
         for coarse in self.levels[1:]:
@@ -281,7 +280,7 @@ class Multigrid:
         self.dense = self.levels[-1].inverse()
 
     def _cycle(self, at: int = 0) -> Vector:
-        """About the solution of A e = r: one V-cycle from this grid down and up."""
+        """An approximate solution of A e = r: one V-cycle from this grid down and up."""
         level = self.levels[at]
         if level is self.levels[-1] and self.dense is not None:
             flat = level.r.grid.flatten(2) @ self.dense
@@ -301,7 +300,7 @@ class Multigrid:
 
 
 def _kind_of_level(like: Tensor) -> type[Level]:
-    """On a GPU each step is one kernel, where kernels can be compiled."""
+    """`FusedLevel` on a GPU where kernels can be compiled, otherwise `Level`."""
     if like.is_cuda and like.dtype == torch.float32 and _kernels_compile(like.device):
         from assay.removal.triton_kernels import FusedLevel
 
@@ -311,7 +310,7 @@ def _kind_of_level(like: Tensor) -> type[Level]:
 
 @functools.cache
 def _kernels_compile(device: torch.device) -> bool:
-    """Whether a first kernel runs; Triton may be absent or lack a C compiler."""
+    """Whether a first kernel runs; Triton may be missing or lack a C compiler."""
     if not importlib.util.find_spec("triton"):
         return False
     try:
@@ -320,11 +319,11 @@ def _kernels_compile(device: torch.device) -> bool:
         alone = torch.ones(1, 1, dtype=torch.bool, device=device)
         level = FusedLevel(alone, 1, 1, torch.float32)
         level.judge(level.e)
-    except Exception as error:  # whatever a compiler may lack
+    except Exception as error:  # compilers fail in many ways
         warnings.warn(
-            f"Triton compiles no kernels here ({type(error).__name__}: {error}), so noisy-linear "
-            f"imputation runs without them: the same numbers, some times slower. Triton needs a C "
-            f"compiler and Python's headers.",
+            f"Triton cannot compile kernels here ({type(error).__name__}: {error}), so "
+            f"noisy-linear imputation runs without them: the same numbers, but several times "
+            f"slower. Triton needs a C compiler and Python's headers.",
             stacklevel=2,
         )
         return False
@@ -332,7 +331,7 @@ def _kernels_compile(device: torch.device) -> bool:
 
 
 def _binomial(flat: Tensor, stride: int) -> Tensor:
-    """S of a flat grid, without its first and last row: four additions of shifted numbers."""
+    """S of a flat grid, without its first and last row, by four additions of shifted numbers."""
     total = flat[..., :-1] + flat[..., 1:]
     total = total[..., :-1] + total[..., 1:]
     total = total[..., :-stride] + total[..., stride:]
@@ -340,6 +339,6 @@ def _binomial(flat: Tensor, stride: int) -> Tensor:
 
 
 def _four(x: Vector, half: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
-    """Sums over the up to four pixels of each coarse cell, rows first: they lie side by side."""
+    """Sums over the up to four pixels of each coarse cell; rows first, which are contiguous."""
     rows = torch.add(x.even_rows, x.odd_rows, out=half)
     return torch.add(rows[..., 0:-1:2], rows[..., 1::2], out=cell)

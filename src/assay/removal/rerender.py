@@ -1,4 +1,4 @@
-"""Re-rendering: an absent part is not painted, and what lies behind it is seen."""
+"""Re-rendering: the image is painted again without the absent parts."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from assay.units.features import Features, parts_of
 
 @dataclass(frozen=True)
 class Rerender:
-    """The images of a batch, painted anew without what is absent."""
+    """The images of a batch, painted again without the absent parts."""
 
     parts: Parts
     batch: Batch
@@ -23,10 +23,10 @@ class Rerender:
         if not features.key.startswith("parts("):
             if not bool((absent | ~features.valid[samples]).all()):
                 raise NotApplicable(
-                    f"The fill `rerender` paints images without whole parts, got units "
-                    f"`{features.key}`. Give `units: parts`."
+                    f"The fill `rerender` removes whole parts, got units `{features.key}`. Use "
+                    f"`units: parts`."
                 )
-            # Everything is gone, whatever the units: then no part is there.
+            # Everything is absent, whatever the units: no part is painted.
             absent = absent.new_ones(len(absent), len(self.parts.names))
         painted = [
             self.parts.without(self.batch.ids[b], frozenset(row.nonzero().flatten().tolist()))
@@ -37,5 +37,5 @@ class Rerender:
 
 @fill("rerender", title="Painted without the part")
 def rerender(batch: Batch) -> Rerender:
-    """What the painter paints where a part is absent: whatever lies behind it, never a patch."""
+    """The image painted without the absent part: what lies behind it becomes visible."""
     return Rerender(parts_of(batch, "parts to leave out, as the fill `rerender` does,"), batch)

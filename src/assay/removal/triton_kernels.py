@@ -1,11 +1,10 @@
-"""The multigrid's steps as single GPU kernels (Triton): what `multigrid.Level` does in many passes.
+"""The steps of `multigrid.Level` as single GPU kernels (Triton).
 
-A grid is read once for each step instead of once for each addition, and what depends on the mask is
-computed where it is needed instead of being stored. The plain steps are the reference.
+A grid is read once per step instead of once per addition, and what depends on the mask is computed
+where it is needed instead of being stored. The plain steps are the reference.
 """
 
 import functools
-from typing import Any
 
 import torch
 import triton
@@ -19,7 +18,7 @@ _BLOCK = 1024
 
 @triton.jit
 def _around(grid, at, there, width, dtype: tl.constexpr, BLOCK: tl.constexpr):
-    """S of a grid at some places: their pixels and the eight around them, weights 4, 2 and 1."""
+    """S of a grid at some places: each pixel and its eight neighbours, weights 4, 2 and 1."""
     total = tl.zeros([BLOCK], dtype)
     for dy in tl.static_range(-1, 2):
         for dx in tl.static_range(-1, 2):
@@ -55,7 +54,7 @@ def _smooth_from_zero(r, m, d, inverse, e, channels, length, lead, width, inner,
 @triton.jit
 def _step(e, r, m, d, inverse, out, channels, length, lead, width, inner, weight,
           BLOCK: tl.constexpr):  # fmt: skip
-    """Out = e and one step more towards A e = r."""
+    """Out = e after one more step towards A e = r."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = place < inner
     at = place + lead
@@ -71,7 +70,7 @@ def _step(e, r, m, d, inverse, out, channels, length, lead, width, inner, weight
 @triton.jit
 def _prolong(coarse, m, e, channels, length, lead, width, inner,
              coarse_length, coarse_lead, coarse_width, BLOCK: tl.constexpr):  # fmt: skip
-    """E += the coarse grid's numbers, on the unknown pixels of each cell."""
+    """E += each coarse cell's value, on its unknown pixels."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = place + lead
     plane = tl.program_id(1).to(tl.int64) * length
@@ -85,7 +84,7 @@ def _prolong(coarse, m, e, channels, length, lead, width, inner,
 
 @triton.jit
 def _apply(x, m, d, out, product, channels, length, lead, width, inner, BLOCK: tl.constexpr):
-    """Out = A x, and each block's part of their product."""
+    """Out = A x, and each block's part of the dot product of x and out."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = place < inner
     at = place + lead
@@ -93,11 +92,11 @@ def _apply(x, m, d, out, product, channels, length, lead, width, inner, BLOCK: t
     image = (tl.program_id(1) // channels).to(tl.int64) * length
     total = _around(x + plane, at, there, width, tl.float32, BLOCK)
     middle = tl.load(x + plane + at, there, 0.0)
-    found = middle * tl.load(d + at, there, 0.0) - total / 12
-    found *= tl.load(m + image + at, there, 0.0)
-    tl.store(out + plane + at, found, there)
+    result = middle * tl.load(d + at, there, 0.0) - total / 12
+    result *= tl.load(m + image + at, there, 0.0)
+    tl.store(out + plane + at, result, there)
     part = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-    tl.store(product + part, tl.sum(found * middle, 0))
+    tl.store(product + part, tl.sum(result * middle, 0))
 
 
 @triton.jit
@@ -110,14 +109,14 @@ def _exact_residual(x, m, d, out, channels, length, lead, width, inner, BLOCK: t
     image = (tl.program_id(1) // channels).to(tl.int64) * length
     total = _around(x + plane, at, there, width, tl.float64, BLOCK)
     middle = tl.load(x + plane + at, there, 0.0).to(tl.float64)
-    found = total - middle * tl.load(d + at, there, 0.0)
-    found = found.to(tl.float32) / 12 * tl.load(m + image + at, there, 0.0)
-    tl.store(out + plane + at, found, there)
+    result = total - middle * tl.load(d + at, there, 0.0)
+    result = result.to(tl.float32) / 12 * tl.load(m + image + at, there, 0.0)
+    tl.store(out + plane + at, result, there)
 
 
 @triton.jit
 def _judge(r, z, product, largest, length, lead, inner, BLOCK: tl.constexpr):
-    """Each block's part of the product of r and z, and its largest number of z."""
+    """Each block's part of the dot product of r and z, and its largest absolute value of z."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = place < inner
     at = tl.program_id(1).to(tl.int64) * length + lead + place
@@ -131,13 +130,13 @@ def _judge(r, z, product, largest, length, lead, inner, BLOCK: tl.constexpr):
 def _restrict(e, r, d, inverse, coarse_m, coarse_r, channels, length, lead, width,
               coarse_length, coarse_lead, coarse_width, cells, cell_columns,
               BLOCK: tl.constexpr):  # fmt: skip
-    """coarse_r = what is left of r, summed over the pixels of each coarse cell."""
+    """coarse_r = the residual of r, summed over the pixels of each coarse cell."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = place < cells
     y, x = place // cell_columns, place % cell_columns
     at = lead + 2 * y * width + 2 * x
     plane = tl.program_id(1).to(tl.int64) * length
-    found = tl.zeros([BLOCK], tl.float32)
+    result = tl.zeros([BLOCK], tl.float32)
     for py in tl.static_range(2):
         for px in tl.static_range(2):
             p = at + py * width + px
@@ -145,11 +144,11 @@ def _restrict(e, r, d, inverse, coarse_m, coarse_r, channels, length, lead, widt
             middle = tl.load(e + plane + p, there, 0.0) * tl.load(d + p, there, 0.0)
             left = tl.load(r + plane + p, there, 0.0) - middle + total / 12
             inside = tl.load(inverse + p, there, 0.0) > 0
-            found += tl.where(inside, left, 0.0)
+            result += tl.where(inside, left, 0.0)
     to = coarse_lead + y * coarse_width + x
     image = (tl.program_id(1) // channels).to(tl.int64) * coarse_length
-    found *= tl.load(coarse_m + image + to, there, 0.0)
-    tl.store(coarse_r + tl.program_id(1).to(tl.int64) * coarse_length + to, found, there)
+    result *= tl.load(coarse_m + image + to, there, 0.0)
+    tl.store(coarse_r + tl.program_id(1).to(tl.int64) * coarse_length + to, result, there)
 
 
 class FusedLevel(Level):
@@ -168,32 +167,34 @@ class FusedLevel(Level):
 
     @functools.cached_property
     def _parts(self) -> tuple[Tensor, Tensor]:
-        """What each block of a kernel found, `[N, C, blocks]`: a sum and a largest number."""
+        """The results of a kernel's blocks, `[N, C, blocks]`: a sum and a largest value."""
         blocks = triton.cdiv(self._shape[-1], _BLOCK)
-        found = self.d.new_zeros(self.images, self.channels, blocks)
-        return found, found.clone()
+        zeros = self.d.new_zeros(self.images, self.channels, blocks)
+        return zeros, zeros.clone()
 
     @functools.cached_property
     def _shape(self) -> tuple[int, ...]:
         inner = self.length - 2 * self.lead
         return self.channels, self.length, self.lead, self.stride, inner
 
-    def _run(self, kernel: Any, size: int, *arguments: Any) -> None:
+    def _run(
+        self, kernel: "triton.JITFunction", size: int, *arguments: Tensor | int | float
+    ) -> None:
         with torch.cuda.device(self.d.device):
             kernel[triton.cdiv(size, _BLOCK), self.images * self.channels](*arguments, BLOCK=_BLOCK)
 
     def apply(self, x: Vector, out: Vector) -> Tensor:
-        """`out = A x`; gives their product."""
+        """`out = A x`; returns the dot product of `x` and `out`."""
         d, _ = self._static
         product, _ = self._parts
-        given = (x.flat, self.m.flat, d, out.flat, product)
-        self._run(_apply, self._shape[-1], *given, *self._shape)
+        tensors = (x.flat, self.m.flat, d, out.flat, product)
+        self._run(_apply, self._shape[-1], *tensors, *self._shape)
         return product.sum(-1, keepdim=True)
 
     def exact_residual(self, x: Vector) -> Tensor:
         """`-A x`, in double precision until it is rounded."""
-        given = (x.flat, self.m.flat, self._twelve_d, self.other.flat)
-        self._run(_exact_residual, self._shape[-1], *given, *self._shape)
+        tensors = (x.flat, self.m.flat, self._twelve_d, self.other.flat)
+        self._run(_exact_residual, self._shape[-1], *tensors, *self._shape)
         return self.other.inner
 
     @functools.cached_property
@@ -203,7 +204,7 @@ class FusedLevel(Level):
         return d
 
     def judge(self, z: Vector) -> tuple[Tensor, Tensor]:
-        """The product of r and z, and the largest number of z."""
+        """The dot product of `r` and `z`, and the largest absolute value of `z`."""
         product, largest = self._parts
         _, length, lead, _, inner = self._shape
         self._run(_judge, inner, self.r.flat, z.flat, product, largest, length, lead, inner)
@@ -211,23 +212,23 @@ class FusedLevel(Level):
 
     def smooth_first(self) -> None:
         """`e` = two steps towards A e = r from zero."""
-        given = (self.r.flat, self.m.flat, *self._static, self.e.flat)
-        self._run(_smooth_from_zero, self._shape[-1], *given, *self._shape, *STEPS)
+        tensors = (self.r.flat, self.m.flat, *self._static, self.e.flat)
+        self._run(_smooth_from_zero, self._shape[-1], *tensors, *self._shape, *STEPS)
 
     def _step(self, e: Vector, out: Vector, which: int) -> None:
-        given = (e.flat, self.r.flat, self.m.flat, *self._static, out.flat)
-        self._run(_step, self._shape[-1], *given, *self._shape, STEPS[which])
+        tensors = (e.flat, self.r.flat, self.m.flat, *self._static, out.flat)
+        self._run(_step, self._shape[-1], *tensors, *self._shape, STEPS[which])
 
     def prolong(self, coarse: Vector) -> None:
-        """Add the coarse grid's numbers to all the unknown pixels of each cell."""
+        """Add each coarse cell's value to its unknown pixels."""
         row = coarse.grid.stride(-2)
         below = (coarse.flat.shape[-1], row + 1, row)  # length, first pixel, row
-        given = (coarse.flat, self.m.flat, self.e.flat)
-        self._run(_prolong, self._shape[-1], *given, *self._shape, *below)
+        tensors = (coarse.flat, self.m.flat, self.e.flat)
+        self._run(_prolong, self._shape[-1], *tensors, *self._shape, *below)
 
     def restrict(self, coarse: Level) -> None:
-        """The coarse grid's `r`: what is left of this one's, summed over each cell."""
+        """The coarse grid's `r`: this grid's residual, summed over each cell."""
         cells = coarse.height * coarse.width
-        given = (self.e.flat, self.r.flat, *self._static, coarse.m.flat, coarse.r.flat)
+        tensors = (self.e.flat, self.r.flat, *self._static, coarse.m.flat, coarse.r.flat)
         shape = (*self._shape[:-1], coarse.length, coarse.lead, coarse.stride)
-        self._run(_restrict, cells, *given, *shape, cells, coarse.width)
+        self._run(_restrict, cells, *tensors, *shape, cells, coarse.width)

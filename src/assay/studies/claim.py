@@ -1,11 +1,11 @@
-"""What a claim states before it is run, and how numbers become a verdict. Imports no torch."""
+"""A claim as stated before it is run, and how numbers become a verdict. Imports no torch."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import stats
@@ -15,14 +15,14 @@ from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.resampling import Floats, resample_counts
 
 Direction = Literal["above", "below", "within", "outside"]
-Setting = Literal["exact", "scaled", "stand-in"]
+SettingKind = Literal["exact", "scaled", "stand-in"]
 
-# What the verdict of a claim may be.
+# The verdicts of a claim.
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
 NOT_CARRIED = "does not carry over"  # a failure on a stand-in
 NOT_TESTABLE, NOT_RUN = "not testable here", "not run yet"
 
-ALPHA = 0.05  # of all claims of one paper together, by Holm; two-sided
+ALPHA = 0.05  # for all claims of one paper together, by Holm; two-sided
 
 COLUMNS = (
     "id", "paper", "statement", "setting", "value", "low", "high", "n", "verdict", "note",
@@ -31,19 +31,19 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said and what would show it, stated before anything is run.
+    """A statement and the test that decides it, both fixed before anything is run.
 
     Attributes:
         id: Paper and number, `soco.12`.
         paper: The key of the paper.
         statement: The claim in one sentence.
         statistic: The number that decides.
-        direction: Where it must lie to hold: `above` or `below` the margin, `within` it on both
-            sides of zero, or `outside` of that.
+        direction: Where it must lie for the claim to hold: `above` or `below` the margin, `within`
+            plus or minus the margin, or `outside` of that.
         margin: The smallest effect that counts.
         unit: What is replicated: image, trial, network.
-        n: How many of them are wanted.
-        parts: Where a claim says several things, whether `all` of them are needed or `any` will do.
+        n: How many of them are needed.
+        parts: For a claim with several parts, whether `all` must hold or `any` is enough.
         reason: Why it was not run, or cannot be decided here.
         testable: Whether it can be decided here.
     """
@@ -66,12 +66,12 @@ class Effect:
     """One measured number of a claim.
 
     Attributes:
-        name: What it is the number of.
+        name: What was measured.
         value: The number.
         error: Its standard error; 0 where it is exact.
-        n: How many units it rests on.
-        direction: Where it must lie, if not where the claim says.
-        margin: The smallest effect that counts, if not the claim's.
+        n: How many units it is based on.
+        direction: Where it must lie, if different from the claim's.
+        margin: The smallest effect that counts, if different from the claim's.
     """
 
     name: str
@@ -82,19 +82,19 @@ class Effect:
     margin: float | None = None
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
-        """The interval by Student's distribution, of level 1 - alpha."""
+        """The interval of level 1 - alpha by Student's distribution."""
         half = _quantile(alpha, self.n) * self.error
         return self.value - half, self.value + half
 
     def __str__(self) -> str:
-        """The number with its interval, short."""
+        """The number with its interval, as text."""
         low, high = self.interval()
         return f"{self.name} {self.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 @dataclass(frozen=True)
-class Row:
-    """A claim in one setting, with what was found there.
+class ClaimRow:
+    """The result of a claim in one setting.
 
     Attributes:
         id: The claim's id, with `@setting` where there are several rows of one claim.
@@ -102,16 +102,16 @@ class Row:
         paper: The key of the paper.
         statement: The claim in one sentence.
         setting: `exact`, `scaled` or `stand-in`; empty where nothing was run.
-        value: The number that decides: of several parts, the one that decides least.
+        value: The number that decides; of several parts, the least clear one.
         low: The lower end of its 95 % interval.
         high: The upper end.
-        n: How many units it rests on.
-        verdict: What follows.
-        note: What a reader must know beside it.
-        p_holds: Two-sided p-value against the claim's contrary.
+        n: How many units it is based on.
+        verdict: The verdict.
+        note: What a reader must know about it.
+        p_holds: Two-sided p-value against the opposite of the claim.
         p_fails: Two-sided p-value against the claim.
-        needed: Standard errors for each distance from the margin, by part.
-        remedy: What would decide it, where it is undecided; part of the note that is shown.
+        needed: The standard error divided by the distance from the margin, by part.
+        remedy: What would decide an undecided claim; shown at the end of the note.
     """
 
     id: str
@@ -130,7 +130,7 @@ class Row:
     needed: dict[str, float] | None = None
     remedy: str = ""
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, object]:
         """The columns of the table."""
         columns = {name: getattr(self, name) for name in COLUMNS}
         return {**columns, "note": f"{self.note} {self.remedy}".strip()}
@@ -144,11 +144,11 @@ def bootstrap(
     resamples: int = 2000,
     seed: int = 0,
 ) -> list[Effect]:
-    """Numbers of a whole set with their bootstrap errors; every decision is taken anew.
+    """Statistics of a whole set with bootstrap errors; each resample repeats every decision.
 
     Args:
-        names: What the numbers are.
-        statistic: From weights of samples `[b, n]` to the numbers `[b, m]`.
+        names: The names of the statistics.
+        statistic: From weights of samples `[b, n]` to the statistics `[b, m]`.
         n: The number of samples.
         resamples: Number of resamples of the samples.
         seed: Seed of the resamples.
@@ -166,17 +166,17 @@ def bootstrap(
 
 def replicates(name: str, values: Sequence[float] | Floats) -> Effect:
     """The mean of independent replicates with its standard error."""
-    found = np.asarray(values, dtype=float)
-    if len(found) < 2:
-        raise InputError(f"Expected at least 2 replicates of {name}, got {len(found)}.")
-    error = float(found.std(ddof=1) / math.sqrt(len(found)))
-    return Effect(name, float(found.mean()), error, len(found))
+    numbers = np.asarray(values, dtype=float)
+    if len(numbers) < 2:
+        raise InputError(f"Expected at least 2 replicates of {name}, got {len(numbers)}.")
+    error = float(numbers.std(ddof=1) / math.sqrt(len(numbers)))
+    return Effect(name, float(numbers.mean()), error, len(numbers))
 
 
 def apart(name: str, these: Sequence[float], those: Sequence[float]) -> Effect:
-    """How far the mean of these lies above that of those, two independent groups; Welch's error.
+    """The difference of the means of two independent groups, with Welch's error.
 
-    It rests on as many units as the smaller group has, which keeps to the safe side.
+    Its `n` is the size of the smaller group, which is conservative.
     """
     one, other = replicates(name, these), replicates(name, those)
     error = math.hypot(one.error, other.error)
@@ -184,9 +184,9 @@ def apart(name: str, these: Sequence[float], those: Sequence[float]) -> Effect:
 
 
 def make_row(
-    claim: Claim, effects: Sequence[Effect], setting: Setting, where: str = "", note: str = ""
-) -> Row:
-    """A row without its verdict, which depends on the paper's other claims: see `judge`."""
+    claim: Claim, effects: Sequence[Effect], setting: SettingKind, where: str = "", note: str = ""
+) -> ClaimRow:
+    """A row without its verdict, which depends on the paper's other claims (see `judge`)."""
     effects = [
         replace(
             e,
@@ -197,7 +197,9 @@ def make_row(
     ]
     tested = [p_values(e) for e in effects]
     holds, fails = ([t[i] for t in tested] for i in (0, 1))
-    if claim.parts == "all":  # it holds as its weakest part does, it fails if any part does
+    if (
+        claim.parts == "all"
+    ):  # the weakest part decides whether it holds; it fails if any part fails
         p_holds, p_fails = max(holds), min(1.0, len(fails) * min(fails))
         shown = effects[int(np.argmin(fails) if p_fails <= p_holds else np.argmax(holds))]
     else:
@@ -206,7 +208,7 @@ def make_row(
     low, high = shown.interval()
     listed = "; ".join(str(e) for e in effects) if len(effects) > 1 else ""
     few = f"Fewer than the {claim.n:,} wanted" if shown.n < claim.n else ""
-    return Row(
+    return ClaimRow(
         id=f"{claim.id}@{where}" if where else claim.id,
         claim=claim.id,
         paper=claim.paper,
@@ -222,16 +224,16 @@ def make_row(
         ),
         p_holds=p_holds,
         p_fails=p_fails,
-        # Of a claim about any part, the part that is shown decides.
+        # If any part is enough, the part that is shown decides.
         needed={e.name: _distance(e) for e in (effects if claim.parts == "all" else [shown])},
     )
 
 
 def p_values(effect: Effect) -> tuple[float, float]:
-    """Two-sided p-values: against the contrary of the claim, and against the claim itself.
+    """Two-sided p-values: against the opposite of the claim, and against the claim itself.
 
-    Of 95 % intervals the first is at most 0.05 where the whole interval lies where the claim wants
-    it, the second where the whole interval lies elsewhere.
+    The first is at most 0.05 where the whole 95 % interval agrees with the claim, the second where
+    the whole interval contradicts it.
     """
     margin = effect.margin or 0.0
     over, under = _tails(effect, margin)  # p of "it is not above the margin", "... not below"
@@ -254,24 +256,24 @@ def _tails(effect: Effect, margin: float) -> tuple[float, float]:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values: they keep the level of all tests together."""
+    """Holm's adjusted p-values, which keep the level of all tests together."""
     order = np.argsort(p, kind="stable")
     steps = [(len(p) - place) * p[i] for place, i in enumerate(order)]
     adjusted = np.minimum(1.0, np.maximum.accumulate(steps)) if steps else np.array([])
-    found = np.empty(len(p))
-    found[order] = adjusted
-    return [float(value) for value in found]
+    in_order = np.empty(len(p))
+    in_order[order] = adjusted
+    return [float(value) for value in in_order]
 
 
-def judge(rows: Sequence[Row]) -> list[Row]:
-    """The verdicts of one paper's rows: what is decided must be so after Holm's correction."""
+def judge(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
+    """The rows of one paper with verdicts; a decision must survive Holm's correction."""
     tested = [row for row in rows if row.p_holds is not None and row.p_fails is not None]
     least = [min(row.p_holds or 0.0, row.p_fails or 0.0) for row in tested]
     adjusted = dict(zip((row.id for row in tested), holm(least), strict=True))
     return [_judged(r, adjusted[r.id], len(tested)) if r.id in adjusted else r for r in rows]
 
 
-def _judged(row: Row, adjusted: float, family: int) -> Row:
+def _judged(row: ClaimRow, adjusted: float, family: int) -> ClaimRow:
     holds = (row.p_holds or 0.0) <= (row.p_fails or 0.0)
     if adjusted <= ALPHA and (row.n or 0) >= FEWEST_GROUPS:
         failed = NOT_CARRIED if row.setting == "stand-in" else FAILS
@@ -283,8 +285,8 @@ def _judged(row: Row, adjusted: float, family: int) -> Row:
     return replace(row, verdict=UNDECIDED, remedy=f"{why}{_needed(row, family)}")
 
 
-def _needed(row: Row, family: int) -> str:
-    """How many units would decide it, if the numbers stay what they are."""
+def _needed(row: ClaimRow, family: int) -> str:
+    """How many units would decide it, if the numbers stay the same."""
     ratios = [r for r in (row.needed or {}).values() if r > 0]
     if not row.n or any(math.isinf(r) for r in ratios):
         return "No number of units would decide it: the effect lies on the margin."
@@ -295,7 +297,7 @@ def _needed(row: Row, family: int) -> str:
 
 
 def _distance(effect: Effect) -> float:
-    """Standard errors for each distance from the nearest margin."""
+    """The standard error divided by the distance from the nearest margin."""
     margin = effect.margin or 0.0
     edges = [margin] if effect.direction in ("above", "below") else [margin, -margin]
     nearest = min(abs(effect.value - edge) for edge in edges)
@@ -311,13 +313,13 @@ def _quantile(alpha: float, n: int) -> float:
 def _where(effect: Effect) -> str:
     margin = f"{effect.margin or 0.0:g}"
     words = {"above": "above {}", "below": "below {}", "within": "within ±{}"}
-    wanted = words.get(effect.direction or "above", "outside ±{}")
-    return f"wanted {wanted.format(margin)}"
+    place = words.get(effect.direction or "above", "outside ±{}")
+    return f"wanted {place.format(margin)}"
 
 
-def open_row(claim: Claim) -> Row:
-    """The row of a claim that nobody has run, with the reason."""
-    return Row(
+def open_row(claim: Claim) -> ClaimRow:
+    """The row of a claim that was not run, with the reason."""
+    return ClaimRow(
         id=claim.id,
         claim=claim.id,
         paper=claim.paper,

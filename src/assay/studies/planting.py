@@ -39,7 +39,7 @@ def planted(plant: str, study: Study, label: str | None = None, **options: objec
 
 
 def read_once(study: Study, size: int) -> Dataset:
-    """The study's images as pixels, each decoded once, for many networks on the same ones."""
+    """The study's images as pixels, each decoded only once for many networks."""
     _require_images(study)
     dataset: Dataset = build_one("dataset", study.dataset)
     prepare = Preprocess(size, AS_THEY_ARE)
@@ -57,6 +57,6 @@ def read_once(study: Study, size: int) -> Dataset:
 def _require_images(study: Study) -> None:
     if study.dataset is None:
         raise PrerequisiteError(
-            "This claim plants a feature on images. Give with `--data` the folder that holds "
-            "`cifar10/` and `weights/`."
+            "This claim plants a feature on images. Pass the folder that holds `cifar10/` and "
+            "`weights/` with `--data`."
         )

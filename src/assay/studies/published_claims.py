@@ -1,17 +1,17 @@
-"""The papers whose claims are held here, and the results that come with the package."""
+"""The papers whose claims are tested, and the published results in the package."""
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from assay.errors import InputError, PrerequisiteError, unknown
-from assay.studies.claim import Claim, Row, judge, open_row
+from assay.studies.claim import Claim, ClaimRow, judge, open_row
 
 # The key of a paper and the module that holds its claims.
 PAPERS = {
@@ -21,7 +21,7 @@ PAPERS = {
 }
 
 
-def module_of(paper: str) -> Any:
+def module_of(paper: str) -> ModuleType:
     """The module that holds a paper's claims."""
     if paper not in PAPERS:
         raise unknown("paper", paper, PAPERS)
@@ -29,7 +29,7 @@ def module_of(paper: str) -> Any:
 
 
 def claims_of(paper: str) -> tuple[Claim, ...]:
-    """All claims of a paper, in its order."""
+    """All claims of a paper, in the paper's order."""
     claims: tuple[Claim, ...] = module_of(paper).CLAIMS
     return claims
 
@@ -40,21 +40,21 @@ def chosen(name: str) -> tuple[str, list[Claim]]:
     claims = claims_of(paper)
     if name == paper:
         return paper, list(claims)
-    found = [claim for claim in claims if claim.id == name]
-    if not found:
+    matches = [claim for claim in claims if claim.id == name]
+    if not matches:
         raise unknown("claim", name, [claim.id for claim in claims])
-    return paper, found
+    return paper, matches
 
 
-def published(paper: str) -> list[Row]:
-    """The rows of every claim of a paper as the package has them; what was not run says so."""
+def published(paper: str) -> list[ClaimRow]:
+    """The published rows of every claim of a paper; a claim that was not run has an open row."""
     file = resources.files("assay") / "studies" / "published" / f"{paper}.json"
     stored = parse(file.read_text(encoding="utf-8"), file.name) if file.is_file() else []
     return complete(claims_of(paper), stored)
 
 
-def complete(claims: Iterable[Claim], stored: Sequence[Row]) -> list[Row]:
-    """Rows in the order of the claims; a claim without any is open."""
+def complete(claims: Iterable[Claim], stored: Sequence[ClaimRow]) -> list[ClaimRow]:
+    """Rows in the order of the claims; a claim without results gets an open row."""
     rows = []
     for claim in claims:
         mine = [row for row in stored if row.claim == claim.id]
@@ -62,10 +62,10 @@ def complete(claims: Iterable[Claim], stored: Sequence[Row]) -> list[Row]:
     return rows
 
 
-def parse(text: str, where: str) -> list[Row]:
-    """The rows in the text of a file of results."""
+def parse(text: str, where: str) -> list[ClaimRow]:
+    """The rows in the text of a results file."""
     try:
-        return [Row(**row) for row in json.loads(text)["rows"]]
+        return [ClaimRow(**row) for row in json.loads(text)["rows"]]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"Expected the rows of claims in `{where}`, got {type(error).__name__}: {error}. "
@@ -73,20 +73,20 @@ def parse(text: str, where: str) -> list[Row]:
         ) from None
 
 
-def write(paper: str, rows: Sequence[Row], folder: Path, about: dict[str, Any]) -> Path:
-    """Put rows beside what a folder already has of the paper, judge all of them, write them."""
+def write(paper: str, rows: Sequence[ClaimRow], folder: Path, about: Mapping[str, object]) -> Path:
+    """Add rows to the results in a folder, judge all of them together, and write the file."""
     path = folder / f"{paper}.json"
     earlier = parse(path.read_text(encoding="utf-8"), str(path)) if path.exists() else []
     again, run = {row.id for row in rows}, {row.claim for row in rows}
-    # A claim that was tried on one network keeps its rows of others.
-    kept = [r for r in earlier if r.id not in again and (r.n or r.claim not in run)]
+    # A claim that was run on one network keeps its rows of other networks.
+    others = [r for r in earlier if r.id not in again and (r.n or r.claim not in run)]
     order = {claim.id: place for place, claim in enumerate(claims_of(paper))}
-    judged = judge(sorted([*kept, *rows], key=lambda row: order[row.claim]))
-    found = {"paper": paper, **about, "rows": [asdict(row) for row in judged]}
+    judged = judge(sorted([*others, *rows], key=lambda row: order[row.claim]))
+    content = {"paper": paper, **about, "rows": [asdict(row) for row in judged]}
     part = path.with_suffix(".part")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
         part.replace(path)
     except OSError as error:
         raise PrerequisiteError(f"Cannot write `{path}`: {error.strerror or error}.") from None

@@ -1,4 +1,4 @@
-"""The curves of a run as matrices, one row per sample: what claims are decided by."""
+"""The scores and curves of a run as matrices, one row per sample."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ class Reading:
         """Read a finished run.
 
         Raises:
-            PrerequisiteError: Some of its cells failed: no claim may rest on the rest.
+            PrerequisiteError: Some of its cells failed, so no claim can be decided.
         """
         if results.failures:
             first = results.failures[0]
             raise PrerequisiteError(
-                f"{len(results.failures)} cells of the run in `{results.folder}` failed, the first "
-                f"{first['method']} x {first['protocol']}: {first['message']}"
+                f"Expected a run without failures, got {len(results.failures)} failed cells in "
+                f"`{results.folder}`. The first is {first['method']} x {first['protocol']}: "
+                f"{first['message']}"
             )
         self.results = results
         self.protocols = list(results.manifest["protocols"])
         self.methods = list(results.manifest["methods"])
-        # A bootstrap asks for the same matrices again and again.
+        # A bootstrap reads the same matrices many times.
         self._read = functools.cache(self._matrices)
         self.values = functools.cache(self._values)
         self.falls = functools.cache(self._falls)
@@ -46,18 +47,18 @@ class Reading:
         return self._read(protocol, method)[0]
 
     def x(self, protocol: str, method: str) -> Floats:
-        """Where the curves were taken `[K]`."""
+        """The x values of the curves `[K]`."""
         return self._read(protocol, method)[1]
 
     def _values(self, protocol: str, method: str, metric: str | None = None) -> Floats:  # [n]
         """The scores of the samples: the protocol's own, or another of its metrics."""
         rows = self._scores(protocol, method)
-        wanted = rows["headline"] if metric is None else pc.equal(rows["metric"], metric)
-        found = rows.filter(wanted).sort_by("sample")
-        return self._whole(found["value"].to_numpy(), protocol, method)
+        chosen = rows["headline"] if metric is None else pc.equal(rows["metric"], metric)
+        scores = rows.filter(chosen).sort_by("sample")
+        return self._whole(scores["value"].to_numpy(), protocol, method)
 
     def _falls(self, protocol: str, method: str) -> Floats:  # [n, K]
-        """By how much a sample's being right falls at each threshold of `completeness`."""
+        """Each sample's drop of correctness at each threshold of `completeness`."""
         after = self.curves(protocol, method)["correct"]
         before = self.values(protocol, method, "raw") + after.mean(1)
         falls: Floats = np.rint(before)[:, None] - after
@@ -67,26 +68,26 @@ class Reading:
         cells = pc.unique(self._scores(protocol, method)["cell"])
         everything = self.results.curves
         mine = everything.filter(pc.is_in(everything["cell"], value_set=cells))
-        found, x = {}, np.empty(0)
+        curves, x = {}, np.empty(0)
         for name in pc.unique(mine["name"]).to_pylist():
             rows = mine.filter(pc.equal(mine["name"], name))
             rows = rows.sort_by([("sample", "ascending"), ("step", "ascending")])
             steps = len(rows) // len(self.samples)
             x = rows["x"].to_numpy()[:steps]
-            found[name] = self._whole(rows["value"].to_numpy(), protocol, method, steps)
-        return found, x
+            curves[name] = self._whole(rows["value"].to_numpy(), protocol, method, steps)
+        return curves, x
 
     def _scores(self, protocol: str, method: str) -> pa.Table:
         rows = self.results.scores
-        wanted = pc.and_(pc.equal(rows["protocol"], protocol), pc.equal(rows["method"], method))
-        return rows.filter(wanted)
+        chosen = pc.and_(pc.equal(rows["protocol"], protocol), pc.equal(rows["method"], method))
+        return rows.filter(chosen)
 
     def _whole(self, values: Floats, protocol: str, method: str, steps: int = 0) -> Floats:
-        """One row for every sample, or an error: a claim compares what is paired."""
+        """One row for every sample, or an error, because claims compare paired samples."""
         expected = len(self.samples) * (steps or 1)
         if len(values) != expected or not len(values):
             raise PrerequisiteError(
                 f"Expected {expected} numbers of {method} x {protocol} in "
-                f"`{self.results.folder}`, got {len(values)}. Run it again: it adds the rest."
+                f"`{self.results.folder}`, got {len(values)}. Run it again to add the missing ones."
             )
         return values.reshape(-1, steps) if steps else values

@@ -1,4 +1,4 @@
-"""Where a claim is tried: networks, data, how many samples; and the one way to run it."""
+"""The setting of a study (networks, data, number of samples), and how its claims are run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Any
 from assay import __version__
 from assay.errors import InputError, PrerequisiteError
 from assay.plan.forecast import Forecast
+from assay.plugins.option_types import Item, Options
 from assay.run import dry_run, run
-from assay.studies.claim import Claim, Row, Setting
+from assay.studies.claim import Claim, ClaimRow, SettingKind
 from assay.studies.published_claims import chosen, module_of, parse, write
 from assay.studies.reading import Reading
 from assay.suite.spec import Spec, make_suite
 from assay.training.trained_weights import TrainedWeights
 
-CIFAR = ("cifar_resnet20", "cifar_resnet56")  # two depths of one kind of network
+CIFAR = ("cifar_resnet20", "cifar_resnet56")  # one architecture at two depths
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,12 @@ class Study:
         models: The networks as a suite writes them, by the name their rows get.
         out: The folder of the runs; one that holds earlier runs is continued.
         n: Samples of the dataset.
-        trials: Draws of synthetic data; half as many networks of a kind are trained.
+        trials: Draws of synthetic data; half as many networks of each kind are trained.
         seed: The seed of everything random.
         steps: Steps of integrated gradients; Extremal Perturbation takes 16 times as many.
         size: Pixels a side of designed images.
-        others: Networks that only some claims ask for, as `models`.
-        training: The images that networks are trained on, datasets as a suite writes them.
+        others: Networks that only some claims need, in the form of `models`.
+        training: The datasets that networks are trained on, as a suite writes them.
         resamples: Resamples of a bootstrap.
         device: Where the networks run.
         workers: Processes.
@@ -45,8 +46,8 @@ class Study:
         trained: The weights of the networks that its claims train; no claim trains them again.
     """
 
-    dataset: Any
-    models: Mapping[str, Any]
+    dataset: Item | None
+    models: Mapping[str, Item]
     out: Path
     n: int = 5000
     trials: int = 20
@@ -57,14 +58,14 @@ class Study:
     device: str | None = None
     workers: int = 1
     micro_batch: int | None = None
-    setting: Setting = "stand-in"
-    others: Mapping[str, Any] = field(default_factory=dict)
-    training: Sequence[Any] = ()
+    setting: SettingKind = "stand-in"
+    others: Mapping[str, Item] = field(default_factory=dict)
+    training: Sequence[Item] = ()
     trained: TrainedWeights = field(default_factory=TrainedWeights, repr=False, compare=False)
     _read: dict[str, Reading] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse sizes no interval can be made of."""
+        """Refuse sizes that are too small for an interval."""
         for name in ("n", "trials", "steps", "resamples"):
             least = 1 if name == "steps" else 2
             if getattr(self, name) < least:
@@ -74,18 +75,18 @@ class Study:
 
     @classmethod
     def cifar(cls, data: Path | None, out: Path, **how: Any) -> Study:
-        """ResNet-20 and ResNet-56 on the test images of CIFAR-10, where `data` has them.
+        """ResNet-20 and ResNet-56 on the test images of CIFAR-10, if `data` is given.
 
         Args:
             data: A folder with `cifar10/cifar10_test_lossless.parquet` and
                 `weights/cifar10-resnet/cifar10_resnet20.safetensors`, `..56.safetensors`, and
-                perhaps `weights/small_vit/small_vit_cifar10.safetensors`; to train networks also
-                `cifar10/*train*lossless.parquet`, one file or several.
+                optionally `weights/small_vit/small_vit_cifar10.safetensors`; to train networks
+                also `cifar10/*train*lossless.parquet`, one file or several.
             out: The folder of the runs.
             **how: Other fields of a study; None is the default.
         """
         if data is None:
-            return cls(None, {}, out, **_told(how))
+            return cls(None, {}, out, **_chosen(how))
         images = data / "cifar10" / "cifar10_test_lossless.parquet"
         weights = {
             name: data / "weights" / "cifar10-resnet" / f"{name.replace('cifar_', 'cifar10_')}"
@@ -100,11 +101,11 @@ class Study:
         training = sorted((data / "cifar10").glob("*train*lossless.parquet"))
         if how.get("training") is None:
             how["training"] = [{"parquet": {"path": str(path)}} for path in training]
-        return cls({"parquet": {"path": str(images)}}, models, out, **_told(how))
+        return cls({"parquet": {"path": str(images)}}, models, out, **_chosen(how))
 
     @classmethod
     def imagenet(cls, data: Path, out: Path, **how: Any) -> Study:
-        """EfficientNet-Lite0 on a sample of ImageNet, most likely images it was trained on.
+        """EfficientNet-Lite0 on a sample of ImageNet, probably images it was trained on.
 
         Args:
             data: A folder with `imagenet-sample/imagenet_sample_1000.parquet`.
@@ -114,9 +115,9 @@ class Study:
         images = data / "imagenet-sample" / "imagenet_sample_1000.parquet"
         _require_files(images)
         models = {"efficientnet_lite0": "efficientnet_lite0"}
-        return cls({"parquet": {"path": str(images)}}, models, out, **_told(how))
+        return cls({"parquet": {"path": str(images)}}, models, out, **_chosen(how))
 
-    def suite(self, model: str, methods: Sequence[Any], protocols: Sequence[Any]) -> Spec:
+    def suite(self, model: str, methods: Sequence[Item], protocols: Sequence[Item]) -> Spec:
         """The suite of one run."""
         return make_suite(
             {
@@ -130,15 +131,15 @@ class Study:
         )
 
     def require_networks(self) -> None:
-        """Refuse a claim about networks where none is at hand."""
+        """Raise an error if the study has no networks or no images."""
         if self.dataset is None or not self.models:
             raise PrerequisiteError(
-                "This claim needs networks and images. Give with `--data` the folder that holds "
-                "`cifar10/` and `weights/`."
+                "This claim needs networks and images. Pass the folder that holds `cifar10/` and "
+                "`weights/` with `--data`."
             )
 
     def read(self, part: str, model: str, suite: Spec) -> Reading:
-        """The results of a part of the study; what of them is missing in its folder is run."""
+        """The results of a part of the study; cells that are missing in its folder are run."""
         name = f"{part}-{model}"
         if name not in self._read:
             folder = self.out / name
@@ -154,7 +155,7 @@ class Study:
         return self._read[name]
 
 
-def _told(how: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen(how: Options) -> dict[str, Any]:
     return {name: value for name, value in how.items() if value is not None}
 
 
@@ -162,54 +163,54 @@ def _require_files(*paths: Path) -> None:
     for path in paths:
         if not path.is_file():
             raise PrerequisiteError(
-                f"There is no file `{path}`. Give with `--data` the folder that holds "
-                f"`{path.parent.name}/{path.name}`."
+                f"Expected a file `{path}`, but there is none. Pass the folder that holds "
+                f"`{path.parent.name}/{path.name}` with `--data`."
             )
 
 
 def usual_n(paper: str) -> int:
-    """How many images a paper's claims are tried on, unless told otherwise."""
+    """The default number of images for a paper's claims."""
     n: int = module_of(paper).USUAL_N
     return n
 
 
-def run_study(name: str, study: Study) -> tuple[list[Row], Path]:
-    """Run `soco` or `soco.12`, write the results, and give the rows of these claims.
+def run_study(name: str, study: Study) -> tuple[list[ClaimRow], Path]:
+    """Run `soco` or `soco.12`, write the results, and return the rows of these claims.
 
-    The results are written after every claim: what is stopped is not lost.
+    The results are written after every claim, so a stopped run loses nothing.
     """
-    paper, able = _able(name)
+    paper, claims = _runnable(name)
     tests = module_of(paper).TESTS
     about = {"assay": __version__, "python": platform.python_version(), "seed": study.seed}
     path = study.out / f"{paper}.json"
-    for claim in able:
+    for claim in claims:
         path = write(paper, tests[claim.id](claim, study), study.out, about)
-    wanted = {claim.id for claim in able}
+    ids = {claim.id for claim in claims}
     written = parse(path.read_text(encoding="utf-8"), str(path))
-    return [row for row in written if row.claim in wanted], path
+    return [row for row in written if row.claim in ids], path
 
 
-def _able(name: str) -> tuple[str, list[Claim]]:
-    """The paper and those of the named claims that can be run."""
+def _runnable(name: str) -> tuple[str, list[Claim]]:
+    """The paper, and the named claims that can be run."""
     paper, claims = chosen(name)
-    able = [claim for claim in claims if claim.id in module_of(paper).TESTS]
-    if not able:
+    runnable = [claim for claim in claims if claim.id in module_of(paper).TESTS]
+    if not runnable:
         raise PrerequisiteError(f"The claim `{name}` cannot be run yet. {claims[0].reason}")
-    return paper, able
+    return paper, runnable
 
 
 def forecasts(name: str, study: Study) -> dict[str, Forecast]:
-    """What the runs of `soco` or `soco.12` would cost, by their folders.
+    """The cost of the runs of `soco` or `soco.12`, by folder.
 
     Raises:
-        InputError: There are none that could be counted before.
+        InputError: The cost cannot be counted in advance.
     """
-    paper, able = _able(name)
-    suites = module_of(paper).suites_of([claim.id for claim in able], study)
+    paper, claims = _runnable(name)
+    suites = module_of(paper).suites_of([claim.id for claim in claims], study)
     if not suites:
         raise InputError(
-            f"The passes of `{name}` cannot be counted before: it trains its networks first, or "
-            f"draws its data. `--n 20 --trials 4` tries it in small."
+            f"The passes of `{name}` cannot be counted in advance, because it trains networks or "
+            f"draws data first. Try it on a small scale with `--n 20 --trials 4`."
         )
     return {
         folder: dry_run(
@@ -225,7 +226,7 @@ def forecasts(name: str, study: Study) -> dict[str, Forecast]:
 
 
 def main(paper: str) -> None:
-    """The command `python -m assay.studies.PAPER`: run all its claims, or those named."""
+    """The command `python -m assay.studies.PAPER.study`: run all claims or the named ones."""
     parser = argparse.ArgumentParser(description=f"Run the claims of {paper}.")
     parser.add_argument("claims", nargs="*", default=[paper], help=f"e.g. {paper}.12; else all")
     parser.add_argument("--data", type=Path, help="holds cifar10/, weights/, imagenet-sample/")
@@ -235,27 +236,27 @@ def main(paper: str) -> None:
     parser.add_argument("--device", help="e.g. cuda")
     parser.add_argument("--imagenet", action="store_true", help="EfficientNet-Lite0 on ImageNet")
     parser.add_argument("--dry-run", action="store_true", help="only count forward passes")
-    told = vars(parser.parse_args())
-    names, dry = told.pop("claims"), told.pop("dry_run")
+    options = vars(parser.parse_args())
+    names, dry = options.pop("claims"), options.pop("dry_run")
     try:
-        kind = Study.imagenet if told.pop("imagenet") else Study.cifar
-        told["n"] = told["n"] or usual_n(paper)
-        study = kind(told.pop("data"), told.pop("out"), **told)
+        kind = Study.imagenet if options.pop("imagenet") else Study.cifar
+        options["n"] = options["n"] or usual_n(paper)
+        study = kind(options.pop("data"), options.pop("out"), **options)
         for name in names:
-            lines = _counted(name, study) if dry else _found(name, study)
+            lines = _forecast_lines(name, study) if dry else _result_lines(name, study)
             print("\n".join(lines))
     except (InputError, PrerequisiteError) as error:
         parser.exit(2, f"assay: {error}\n")
 
 
-def _counted(name: str, study: Study) -> list[str]:
-    return [f"{run}: {found}" for run, found in forecasts(name, study).items()]
+def _forecast_lines(name: str, study: Study) -> list[str]:
+    return [f"{run}: {forecast}" for run, forecast in forecasts(name, study).items()]
 
 
-def _found(name: str, study: Study) -> list[str]:
+def _result_lines(name: str, study: Study) -> list[str]:
     rows, path = run_study(name, study)
     lines = [
         f"{r.id}: {r.verdict} ({r.setting}, n {r.n}): {r.value:.3f} [{r.low:.3f}, {r.high:.3f}]"
         for r in rows
     ]
-    return [*lines, f"The results: {path}"]
+    return [*lines, f"Results: {path}"]

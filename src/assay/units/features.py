@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from assay.errors import InputError, NotApplicable
+from assay.plugins.option_types import Count, Share
 from assay.plugins.registry import Nested, get, pick, units
 from assay.types import Batch, Parts
 
 UnitsChoice = Annotated[Any, Nested("units")]
-Count = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def windows(
     batch: Batch,
     *,
     sizes: tuple[float, ...] = (1 / 7, 2 / 7, 4 / 7),
-    stride: Annotated[float, Field(gt=0, le=1)] = 1 / 28,
+    stride: Share = 1 / 28,
 ) -> Features:
     """Square windows of several sizes on a regular stride; those crossing the border are dropped.
 

@@ -1,46 +1,46 @@
-"""Segments: parts of an image that look alike, found by scikit-image; each image has its own."""
+"""Segments: regions of similar pixels, computed by scikit-image; each image has its own."""
 
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from importlib import metadata
-from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from assay.errors import NotApplicable, PrerequisiteError
+from assay.plugins.option_types import Count, NonNegative, Positive
 from assay.plugins.registry import identity, units
+from assay.store import Array
 from assay.types import Batch
-from assay.units.features import Count, Features
+from assay.units.features import Features
 
-Array = np.ndarray[Any, Any]
-Positive = Annotated[float, Field(gt=0)]
-Size = Annotated[float, Field(ge=0)]
-
-# Segmentations by their question: many protocols and methods ask the same one of the same images.
-_KEPT: OrderedDict[str, Array] = OrderedDict()
+# The latest segmentations, because many protocols and methods segment the same images.
+_CACHE: OrderedDict[str, Array] = OrderedDict()
 _MOST = 256
 
 
 @units("slic", title="Segments, SLIC")
 def slic(batch: Batch, *, n_segments: Count = 50, compactness: Positive = 10.0) -> Features:
-    """About `n_segments` compact segments: k-means over colour and place (achanta2012)."""
+    """About `n_segments` compact segments: k-means over colour and position (achanta2012)."""
     return _segments(batch, "slic", n_segments=n_segments, compactness=compactness)
 
 
 @units("quickshift", title="Segments, quickshift")
 def quickshift(
-    batch: Batch, *, kernel_size: Positive = 5.0, max_dist: Positive = 10.0, ratio: Size = 1.0
+    batch: Batch,
+    *,
+    kernel_size: Positive = 5.0,
+    max_dist: Positive = 10.0,
+    ratio: NonNegative = 1.0,
 ) -> Features:
-    """Modes of the density over colour and place (vedaldi2008), the segments that LIME uses."""
+    """Modes of the density over colour and position (vedaldi2008), the segments that LIME uses."""
     return _segments(batch, "quickshift", kernel_size=kernel_size, max_dist=max_dist, ratio=ratio)
 
 
 @units("felzenszwalb", title="Segments, Felzenszwalb")
 def felzenszwalb(
-    batch: Batch, *, scale: Positive = 100.0, sigma: Size = 0.8, min_size: Count = 20
+    batch: Batch, *, scale: Positive = 100.0, sigma: NonNegative = 0.8, min_size: Count = 20
 ) -> Features:
     """Regions of a minimum spanning tree cut where colours change (felzenszwalb2004)."""
     return _segments(batch, "felzenszwalb", scale=scale, sigma=sigma, min_size=min_size)
@@ -49,11 +49,11 @@ def felzenszwalb(
 def _segments(batch: Batch, name: str, **options: float) -> Features:
     segment, version = _algorithm(name)
     pictures = _pictures(batch)
-    told = ",".join(f"{option}={value!r}" for option, value in options.items())
-    key = f"{name}({told};scikit-image {version})"
+    settings = ",".join(f"{option}={value!r}" for option, value in options.items())
+    key = f"{name}({settings};scikit-image {version})"
     labels = [_once(key, picture, lambda p: segment(p, **options)) for picture in pictures]
     device = batch.inputs.device
-    numbers = torch.tensor([int(found.max()) + 1 for found in labels], device=device)
+    numbers = torch.tensor([int(label.max()) + 1 for label in labels], device=device)
     count = int(numbers.max())
     return Features(
         key,
@@ -69,20 +69,20 @@ def _algorithm(name: str) -> tuple[Callable[..., Array], str]:
         from skimage import segmentation
     except ImportError:
         raise PrerequisiteError(
-            f"Units `{name}` are found by scikit-image, which is not installed. "
+            f"Units `{name}` need scikit-image, which is not installed. "
             f'Run `pip install "assay[segments]"`.'
         ) from None
     return getattr(segmentation, name), metadata.version("scikit-image")
 
 
 def _pictures(batch: Batch) -> Array:  # [B, H, W, 3] in [0, 1]
-    """The images as a segmenter sees them; where pixels are not known, from darkest to brightest.
+    """The images in pixels; where the normalisation is unknown, scaled from darkest to brightest.
 
     Always on the CPU in double precision: a borderline pixel must not depend on the device.
     """
     if batch.inputs.ndim != 4 or batch.inputs.shape[1] not in (1, 3):
         raise NotApplicable(
-            f"Segments exist on grey or colour images only; one input here has shape "
+            f"Segments are for grey or colour images only; one input here has shape "
             f"{tuple(batch.inputs.shape[1:])}."
         )
     inputs = batch.inputs.detach().cpu().double()
@@ -97,14 +97,14 @@ def _pictures(batch: Batch) -> Array:  # [B, H, W, 3] in [0, 1]
 
 
 def _once(key: str, picture: Array, segment: Callable[[Array], Array]) -> Array:  # [H, W]
-    """The labels 0, 1, ... of one picture, remembered."""
+    """The labels 0, 1, ... of one picture, cached."""
     content = hashlib.sha256(picture.tobytes()).hexdigest()
     question = identity([key, picture.shape, content])
-    if question not in _KEPT:
-        found = segment(picture)
-        labels = np.unique(found, return_inverse=True)[1].reshape(found.shape)
-        _KEPT[question] = labels.astype(np.int32)
-        while len(_KEPT) > _MOST:
-            _KEPT.popitem(last=False)
-    _KEPT.move_to_end(question)
-    return _KEPT[question]
+    if question not in _CACHE:
+        raw = segment(picture)
+        labels = np.unique(raw, return_inverse=True)[1].reshape(raw.shape)
+        _CACHE[question] = labels.astype(np.int32)
+        while len(_CACHE) > _MOST:
+            _CACHE.popitem(last=False)
+    _CACHE.move_to_end(question)
+    return _CACHE[question]

@@ -1,14 +1,18 @@
-"""The claims of AttributionLab as stated before they are run; the tests are in `attributionlab`."""
+"""The claims of AttributionLab as stated before they are run; `study` holds their tests."""
 
-from assay.studies.claim import Claim
+from assay.studies.claim import Claim, Direction
 
 PAPER = "attributionlab"
 GAMMA = 0.5
 
 
-def _claim(number: int, statement: str, statistic: str, **facts: object) -> Claim:
-    told = {"n": 100, "margin": 0.0, **facts}
-    return Claim(f"{PAPER}.{number}", PAPER, statement, statistic, **told)  # type: ignore[arg-type]
+def _claim(
+    number: int, statement: str, statistic: str, *, direction: Direction = "above",
+    margin: float = 0.0, unit: str = "image", n: int = 100,
+) -> Claim:  # fmt: skip
+    return Claim(
+        f"{PAPER}.{number}", PAPER, statement, statistic, direction, margin, unit=unit, n=n
+    )
 
 
 CLAIMS = (

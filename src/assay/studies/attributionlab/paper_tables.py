@@ -1,8 +1,8 @@
-"""AttributionLab's tables from our runs, beside what the paper prints.
+"""AttributionLab's tables from our runs, next to the paper's numbers.
 
     python -m assay.studies.attributionlab.paper_tables DIR
 
-DIR holds the runs that `assay claims --run attributionlab --out DIR` made.
+DIR holds the runs made by `assay claims --run attributionlab --out DIR`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from assay.plugins.option_types import Options
 from assay.ranking.intervals import mean_interval
+from assay.ranking.resampling import Floats
 from assay.results import load
 from assay.studies.attributionlab.runs import MODULO_TABLE, PAPERS_METRICS, SETTINGS
 from assay.studies.reading import Reading
 
-Ranks = Mapping[str, tuple[int, ...]]
+PrintedRanks = Mapping[str, tuple[int, ...]]
+TrustRow = Options  # a row of `Results.trust`, with its setting
 MODULO_METRICS = ("modulo_insertion", "modulo_deletion", "modulo_sensitivity_n")
-# What the paper prints. Table 4: insertion and deletion.
+# The paper's numbers. Table 4: insertion and deletion.
 TABLE_4 = {
     "gradcam": (0.8827, 0.1174), "guided_backprop": (0.9015, 0.0983), "lrp": (0.9754, 0.0246),
     "extremal_perturbation": (0.7845, 0.2157), "occlusion": (0.9151, 0.0849),
@@ -67,8 +69,8 @@ def modulo_table(reading: Reading) -> Iterator[str]:
         yield f"| {method} | {f1} | {precision} | {recall} | {' | '.join(scores)} | {third} |"
 
 
-def color_table(reading: Reading, printed: Ranks) -> Iterator[str]:
-    """Tables 5 and 6: truth and metrics of the paper's methods, its ranks in brackets."""
+def color_table(reading: Reading, printed: PrintedRanks) -> Iterator[str]:
+    """Tables 5 and 6: truth and metrics of the paper's methods, the paper's ranks in brackets."""
     columns = ("overall", "positive", "negative", "positive_smooth", *PAPERS_METRICS)
     yield f"| method | {' | '.join(c.replace('_', ' ') for c in columns)} |"
     yield "|---" * (len(columns) + 1) + "|"
@@ -81,14 +83,14 @@ def color_table(reading: Reading, printed: Ranks) -> Iterator[str]:
         yield f"| {method} | {' | '.join(cells)} |"
 
 
-def printed_correlations(ranks: Ranks) -> list[float]:
-    """What the paper's printed ranks themselves correlate with their F1 column."""
+def printed_correlations(ranks: PrintedRanks) -> list[float]:
+    """The rank correlations of the paper's printed ranks with their F1 column."""
     matrix = np.array(list(ranks.values()))
     return [float(stats.spearmanr(matrix[:, 0], matrix[:, i]).statistic) for i in (1, 2, 3)]
 
 
-def trust_rows(folders: dict[str, Path], truth: str) -> list[dict[str, Any]]:
-    """How far every protocol agrees with the truth, in each setting."""
+def trust_rows(folders: dict[str, Path], truth: str) -> list[TrustRow]:
+    """How well every protocol agrees with the truth, in each setting."""
     return [
         {**row, "setting": setting}
         for setting, folder in folders.items()
@@ -96,8 +98,8 @@ def trust_rows(folders: dict[str, Path], truth: str) -> list[dict[str, Any]]:
     ]
 
 
-def trust_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Table 2 over every protocol, in the two by two of unseen effect and weights."""
+def trust_table(rows: Sequence[TrustRow]) -> Iterator[str]:
+    """Table 2 for every protocol, with and without the unseen effect and uniform weights."""
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     yield f"| protocol | {' | '.join(settings)} |"
     yield "|---" * (len(settings) + 1) + "|"
@@ -107,29 +109,29 @@ def trust_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"| {protocol} | {' | '.join(cells)} |"
 
 
-def _correlation(row: dict[str, Any] | None) -> str:
+def _correlation(row: TrustRow | None) -> str:
     if row is None or row["correlation"] is None:
         return ""
     ends = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
     return f"{row['correlation']:.2f}{ends}"
 
 
-def _with_interval(values: Any, digits: int = 2) -> str:
+def _with_interval(values: Floats, digits: int = 2) -> str:
     whole = np.asarray(values)[~np.isnan(values)]
     if not len(whole):
         return ""
-    found = mean_interval(whole)
-    return f"{found.mean:.{digits}f} ± {(found.high - found.low) / 2:.{digits}f}"
+    ends = mean_interval(whole)
+    return f"{ends.mean:.{digits}f} ± {(ends.high - ends.low) / 2:.{digits}f}"
 
 
 def metrics_folders(out: Path) -> dict[str, Path]:
     """The runs under every protocol, by setting."""
-    found = {name: out / f"metrics-softmax-{name}" for name in SETTINGS}
-    return {name: folder for name, folder in found.items() if folder.is_dir()}
+    folders = {name: out / f"metrics-softmax-{name}" for name in SETTINGS}
+    return {name: folder for name, folder in folders.items() if folder.is_dir()}
 
 
 def images(folder: Path) -> str:
-    """On how many images of which size a run is."""
+    """The number and the size of a run's images, as a sentence."""
     results = load(folder)
     (written,) = results.spec.environments
     ((_, options),) = written.items()
@@ -147,10 +149,10 @@ def page(out: Path) -> Iterator[str]:
         folder = out / f"colors-softmax-{effect}-nonuniform"
         yield images(folder)
         yield from color_table(Reading(load(folder)), printed)
-        said = ", ".join(f"{v:.2f}" for v in printed_correlations(printed))
+        ranks = ", ".join(f"{v:.2f}" for v in printed_correlations(printed))
         table = ", ".join(f"{v:.2f}" for v in TABLE_2[effect])
         yield (
-            f"\nThe paper's printed ranks correlate with their F1 column by {said} (insertion, "
+            f"\nThe paper's printed ranks correlate with their F1 column by {ranks} (insertion, "
             f"deletion, Sensitivity-N); its Table 2 says {table}."
         )
     for truth in ("positive", "overall"):

@@ -1,15 +1,16 @@
-"""Why data with known features is not enough: a network may leave some of them unused.
+"""Why data with known features is not enough: a network may not use some of them.
 
-AttributionLab's example (App. A): one image a class, each with two objects. Class 0 has a rectangle
-in the centre and a smaller one at the upper left edge, class 1 a disc in the centre and a smaller
-one at the lower right edge. A network that tells the two images apart is then shown each object by
-itself. What it makes of them differs between networks that are equally right: the Rashomon effect.
+AttributionLab's example (App. A): one image per class, each with two objects. Class 0 has a
+rectangle in the centre and a smaller one at the upper left edge, class 1 a disc in the centre and a
+smaller one at the lower right edge. A network that classifies the two images correctly is then
+shown each object by itself. Equally accurate networks classify them differently: the Rashomon
+effect.
 
-Beside the paper: it gives neither sizes nor colours nor the network. Here the images are white on
-black, the objects in the centre cover about as many pixels, and the network has three convolutions
-and two linear layers. What it leaves unused depends on these, on how long it is trained and on the
-seed, which is the point: networks that end at a linear layer on all places, trained as long, mostly
-use both objects.
+Differs from the paper: the paper gives neither sizes nor colours nor the network. Here the images
+are white on black, the two objects in the centre have about the same area, and the network has
+three convolutions and two linear layers. Which objects it uses depends on these choices, on the
+length of training and on the seed, which is the point: networks with one linear layer over all
+positions, trained for as long, mostly use both objects.
 """
 
 from dataclasses import dataclass
@@ -19,19 +20,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SIZE = 32
-STEPS = 500  # of training at most, on both images at once
-ENOUGH = 0.1  # the loss at which it ends
+STEPS = 500  # at most, each on both images
+ENOUGH = 0.1  # the loss at which training stops
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What one trained network is right on, as shares.
+class UsedObjects:
+    """The accuracies of one trained network.
 
     Attributes:
-        seed: Of its weights.
-        whole: Of the two images it was trained on.
-        centre: Of the two with only the object in the centre.
-        edge: Of the two with only the object at the edge.
+        seed: The seed of its initial weights.
+        whole: Accuracy on the two training images.
+        centre: Accuracy on the two images with only the object in the centre.
+        edge: Accuracy on the two images with only the object at the edge.
     """
 
     seed: int
@@ -41,12 +42,12 @@ class Finding:
 
     @property
     def ignores_the_centre(self) -> bool:
-        """Whether it is always right, by the objects at the edge alone."""
+        """Whether it is always right, and the objects at the edge alone are enough."""
         return (self.whole, self.edge, self.centre) == (1.0, 1.0, 0.5)
 
 
 def images() -> tuple[Tensor, Tensor]:
-    """The objects in the centre and those at the edge, class by class: `[2, 1, H, W]` each."""
+    """Images of the objects in the centre and of those at the edge: `[2 classes, 1, H, W]` each."""
     rows, columns = torch.meshgrid(torch.arange(SIZE), torch.arange(SIZE), indexing="ij")
 
     def rectangle(top: int, left: int, height: int, width: int) -> Tensor:
@@ -72,8 +73,8 @@ def small_network() -> nn.Module:
     )  # fmt: skip
 
 
-def rashomon(seed: int) -> Finding:
-    """Train a network of this seed on the two images, and show it their objects one by one."""
+def rashomon(seed: int) -> UsedObjects:
+    """Train a network on the two images, and test it on their objects one by one."""
     centre, edge = images()
     labels = torch.arange(2)
     with torch.random.fork_rng(devices=[]):
@@ -93,4 +94,4 @@ def rashomon(seed: int) -> Finding:
             float((net(shown).argmax(1) == labels).double().mean())
             for shown in (centre + edge, centre, edge)
         ]
-    return Finding(seed, *right)
+    return UsedObjects(seed, *right)

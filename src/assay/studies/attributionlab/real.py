@@ -1,8 +1,8 @@
-"""What AttributionLab says of real networks, in numbers: signs, baselines, segments."""
+"""AttributionLab's claims about real networks, measured: signs, baselines, segments."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,22 +10,23 @@ from torch import Tensor
 
 from assay.api import explain
 from assay.plan.plan import build_one
+from assay.ranking.resampling import Floats
 from assay.reduce import spearman
-from assay.studies.claim import Claim, Effect, Row, make_row
+from assay.studies.claim import Claim, ClaimRow, Effect, make_row
 from assay.studies.soco.numbers import means
 from assay.types import Batch, Model
 
 if TYPE_CHECKING:
     from assay.studies.setting import Study
 
-ALIKE = 0.05  # of the range of pixels: neighbours that differ by no more in any channel
-FAINT = 0.01  # of the largest value of a map: its sign says nothing
+ALIKE = 0.05  # the largest difference of similar neighbours, as a share of the pixel range
+FAINT = 0.01  # values below this share of the map's largest have no meaningful sign
 TOP = 0.1  # the share of pixels that a map highlights
-FIRST = 100  # images, from the beginning of the data
+FIRST = 100  # images at most, from the beginning of the data
 
 
 def _samples(study: Study, name: str) -> tuple[Model, Batch]:
-    """A network and the first images it is right on."""
+    """A network and the first images that it classifies correctly."""
     study.require_networks()
     model: Model = build_one("model", {**study.models, **study.others}[name])
     dataset = build_one("dataset", study.dataset)
@@ -36,8 +37,8 @@ def _samples(study: Study, name: str) -> tuple[Model, Batch]:
     return model, batch.select(right[: min(FIRST, study.n)].tolist())
 
 
-def mixed_signs(claim: Claim, study: Study) -> list[Row]:
-    """16: neighbours of nearly one colour with opposite signs."""
+def mixed_signs(claim: Claim, study: Study) -> list[ClaimRow]:
+    """16: neighbours of nearly the same colour with opposite signs."""
     rows = []
     for name in study.models:
         model, batch = _samples(study, name)
@@ -48,22 +49,23 @@ def mixed_signs(claim: Claim, study: Study) -> list[Row]:
     return rows
 
 
-def _flips(model: Model, batch: Batch, method: str) -> Any:  # [n]
+def _flips(model: Model, batch: Batch, method: str) -> Floats:  # [n]
     maps = explain(model, batch.inputs, batch.targets, method)
     pixels = model.pixels.to_pixels(batch.inputs) if model.pixels else batch.inputs
     alike = ((pixels[..., 1:] - pixels[..., :-1]).abs().amax(1) <= ALIKE) & (_strong(maps) > 0)
     opposite = maps[..., 1:] * maps[..., :-1] < 0
     shares = (opposite & alike).flatten(1).sum(1) / alike.flatten(1).sum(1).clamp(min=1)
-    return shares.double().numpy()
+    flips: Floats = shares.double().numpy()
+    return flips
 
 
 def _strong(maps: Tensor) -> Tensor:
-    """1 for neighbours that both say something."""
+    """1 for neighbours that are both strong enough to have a sign."""
     strong = maps.abs() > FAINT * maps.abs().amax((1, 2), keepdim=True)
     return (strong[..., 1:] & strong[..., :-1]).int()
 
 
-def baselines_matter(claim: Claim, study: Study) -> list[Row]:
+def baselines_matter(claim: Claim, study: Study) -> list[ClaimRow]:
     """17: what black and white baselines highlight."""
     rows = []
     for name in study.models:
@@ -89,7 +91,7 @@ def baselines_matter(claim: Claim, study: Study) -> list[Row]:
     return rows
 
 
-def segments_matter(claim: Claim, study: Study) -> list[Row]:
+def segments_matter(claim: Claim, study: Study) -> list[ClaimRow]:
     """18: LIME on two segmentations."""
     effects: list[Effect] = []
     networks = [next(iter(study.models)), *study.others]

@@ -1,17 +1,18 @@
-"""The runs that AttributionLab's claims rest on: their suites, and how they are read."""
+"""The runs behind AttributionLab's claims: their suites, and how they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from assay.plugins.option_types import Item
 from assay.suite.spec import Spec, make_suite
 
 if TYPE_CHECKING:
     from assay.studies.reading import Reading
     from assay.studies.setting import Study
 
-# The paper's tables without and with the unseen effect, by weights of the accumulator.
+# The settings of the paper's tables: with and without the unseen effect, by weights.
 SETTINGS = {
     f"{effect}-{weights}": {"unseen": effect == "unseen", "weights": weights}
     for effect in ("unseen", "seen")
@@ -21,13 +22,13 @@ TARGETS = ("softmax", "contrast")
 WINDOW, STEP = 5 / 224, 3 / 224  # occlusion's window and step, as shares of the side
 SIDES = ("overall", "positive", "negative", "positive_smooth")
 PAPERS_METRICS = ("insertion", "deletion", "sensitivity_n")
-# Shares of the pixels that Sensitivity-N takes away; the paper goes through all numbers.
+# Shares of the pixels that Sensitivity-N removes; the paper uses every number of pixels.
 SHARES = (0.001, 0.01, 0.1, 0.3, 0.6, 0.9)
 SUBSETS = 30  # of each share; the paper takes 100
-SMALL = 64  # pixels a side where every protocol is tried
+SMALL = 64  # pixels per side where every protocol is run
 PATCHES = "assay.studies.attributionlab.units:true_patches"
 
-# The rows of the paper's tables; those with a star begin at the true background.
+# The rows of the paper's tables; a star marks the true background as baseline.
 TABLE = (
     "gradcam", "guided_backprop", "lime", "extremal_perturbation", "occlusion", "deepshap",
     "integrated_gradients", "iba",
@@ -40,7 +41,7 @@ MODULO_TABLE = (
 
 def modulo_suite(study: Study, _: str = "") -> Spec:
     """The eleven methods of Tables 3 and 4 on the modulo network."""
-    methods = [
+    methods: list[Item] = [
         {"gradcam": {"layer": "layers.5", "label": "gradcam"}},
         "guided_backprop",
         "lrp",
@@ -58,7 +59,12 @@ def modulo_suite(study: Study, _: str = "") -> Spec:
         "constant",
     ]  # fmt: skip
     environment = {"single_color_modulo": {"size": study.size, "samples": study.n, "label": "here"}}
-    protocols = ["truth_f1", "modulo_insertion", "modulo_deletion", "modulo_sensitivity_n"]
+    protocols: list[Item] = [
+        "truth_f1",
+        "modulo_insertion",
+        "modulo_deletion",
+        "modulo_sensitivity_n",
+    ]
     return _suite(environment, methods, protocols, study)
 
 
@@ -68,12 +74,12 @@ def colors_suite(study: Study, name: str) -> Spec:
 
 
 def metrics_suite(study: Study, name: str) -> Spec:
-    """The same under every protocol, on small images."""
+    """The same methods under every protocol, on small images."""
     protocols = [*papers_protocols(), *OTHERS]
     return _colors(study, name, min(study.size, SMALL), protocols)
 
 
-def _colors(study: Study, name: str, size: int, protocols: list[Any]) -> Spec:
+def _colors(study: Study, name: str, size: int, protocols: list[Item]) -> Spec:
     target, _, setting = name.partition("-")
     environment = {
         "multi_color_sum": {
@@ -86,8 +92,8 @@ def _colors(study: Study, name: str, size: int, protocols: list[Any]) -> Spec:
     return _suite(environment, color_methods(study, output, uniform), protocols, study)
 
 
-def color_methods(study: Study, output: str, uniform: bool) -> list[Any]:
-    """The paper's methods and their variants; its settings where it gives them."""
+def color_methods(study: Study, output: str, uniform: bool) -> list[Item]:
+    """The paper's methods and their variants, with the paper's settings where they are known."""
     second, third = ("layers.3", "layers.5") if uniform else ("layers.5", "layers.7")
     ig = {"steps": study.steps, "output": output}
     lime = {"samples": 20 * study.steps, "output": output}
@@ -117,8 +123,8 @@ def color_methods(study: Study, output: str, uniform: bool) -> list[Any]:
     ]  # fmt: skip
 
 
-def papers_protocols() -> list[Any]:
-    """Truth on all sides, and the paper's metrics from black and from the true background."""
+def papers_protocols() -> list[Item]:
+    """Truth on all sides, and the paper's metrics with black and with the true background."""
     pixels = {"units": "elements", "output": "probability", "shares": SHARES, "subsets": SUBSETS}
     return [
         *({"truth_f1": {"truth": side, "label": side}} for side in SIDES),
@@ -131,8 +137,8 @@ def papers_protocols() -> list[Any]:
     ]
 
 
-# Every other protocol that asks the network, at its defaults: from black.
-OTHERS: tuple[Any, ...] = (
+# Every other protocol that runs the network, with its defaults (black).
+OTHERS: tuple[Item, ...] = (
     {"sensitivity_n": {"label": "sensitivity_n cells"}},
     "morf", "lerf", "abpc", "incremental_deletion", "accuracy_morf", "accuracy_lerf", "road_morf",
     "road_lerf", "single_deletion", "infidelity", "faithfulness_correlation", "soundness",
@@ -140,12 +146,12 @@ OTHERS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def _occlusion(label: str, fill: str = "zero") -> dict[str, Any]:
+def _occlusion(label: str, fill: str = "zero") -> Item:
     units = {"windows": {"sizes": (WINDOW,), "stride": STEP}}
     return {"occlusion": {"units": units, "fill": fill, "label": label}}
 
 
-def _suite(environment: Any, methods: list[Any], protocols: list[Any], study: Study) -> Spec:
+def _suite(environment: Item, methods: list[Item], protocols: list[Item], study: Study) -> Spec:
     return make_suite(
         {
             "environments": [environment],
@@ -162,5 +168,5 @@ SUITES: dict[str, Callable[[Study, str], Spec]] = {
 
 
 def read(part: str, study: Study, name: str) -> Reading:
-    """What a run gave; what of it is missing is run."""
+    """The results of a run; missing cells are run first."""
     return study.read(part, name, SUITES[part](study, name))

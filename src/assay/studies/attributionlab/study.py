@@ -2,10 +2,11 @@
 
     python -m assay.studies.attributionlab.study --device cuda --n 100 --out DIR
 
-Beside the paper: its generator, colours, temperature and the weights of redundant channels are not
-given; ours are in `assay.environments`. Logits are divided by 100 before the softmax, without which
-every probability is 0 or 1. SAM's segments, which LIME passes with there, are replaced by the true
-patches, an upper bound. Sensitivity-N correlates with the drop of the probability.
+Differs from the paper: the paper does not give its generator, colours, temperature and the weights
+of redundant channels; ours are in `assay.environments`. Logits are divided by 100 before the
+softmax, because otherwise every probability is 0 or 1. SAM's segments, with which LIME passes in
+the paper, are replaced by the true patches, an upper bound. Sensitivity-N correlates with the drop
+of the probability.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from assay.studies.attributionlab.claims import GAMMA
 from assay.studies.attributionlab.runs import MODULO_TABLE, PAPERS_METRICS, SUITES, TABLE, read
 from assay.studies.claim import (
     Claim,
+    ClaimRow,
     Direction,
     Effect,
-    Row,
-    Setting,
+    SettingKind,
     apart,
     bootstrap,
     make_row,
@@ -42,10 +43,10 @@ if TYPE_CHECKING:
     from assay.suite.spec import Spec
 
 COARSE = ("gradcam", "iba", "extremal_perturbation")
-USUAL_N = 100  # images, unless told otherwise
+USUAL_N = 100  # the default number of images
 NEARLY = 0.99
 # The paper gives neither the weights of its redundant channels nor a temperature.
-SETTING: Setting = "stand-in"
+SETTING: SettingKind = "stand-in"
 UNSEEN, SEEN = "softmax-unseen-nonuniform", "softmax-seen-nonuniform"
 
 
@@ -53,7 +54,7 @@ def _f1(reading: Reading, method: str, side: str, metric: str | None = None) -> 
     return reading.values(side, method, metric)
 
 
-def right_places_wrong_signs(claim: Claim, study: Study) -> list[Row]:
+def right_places_wrong_signs(claim: Claim, study: Study) -> list[ClaimRow]:
     """2: DeepSHAP from black."""
     reading = read("colors", study, UNSEEN)
     values = {side: _f1(reading, "deepshap", side) - GAMMA for side in TRUTHS}
@@ -70,7 +71,7 @@ def _directed(effects: Sequence[Effect], directions: Sequence[Direction]) -> lis
     ]
 
 
-def segments_decide(claim: Claim, study: Study) -> list[Row]:
+def segments_decide(claim: Claim, study: Study) -> list[ClaimRow]:
     """3: the same LIME on three segmentations."""
     reading = read("colors", study, UNSEEN)
     values = {
@@ -82,7 +83,7 @@ def segments_decide(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, effects, SETTING, note="True patches stand for SAM's segments")]
 
 
-def baselines_decide(claim: Claim, study: Study) -> list[Row]:
+def baselines_decide(claim: Claim, study: Study) -> list[ClaimRow]:
     """4: black, or the true background."""
     reading = read("colors", study, UNSEEN)
     values: dict[str, Floats] = {}
@@ -96,22 +97,22 @@ def baselines_decide(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, _directed(means(values, study), directions), SETTING)]
 
 
-def coarse_pass(claim: Claim, study: Study) -> list[Row]:
-    """5: on positive truth without holes."""
+def coarse_pass(claim: Claim, study: Study) -> list[ClaimRow]:
+    """5: positive truth without holes."""
     reading = read("colors", study, UNSEEN)
     values = {m: _f1(reading, m, "positive_smooth") - GAMMA for m in COARSE}
     return [make_row(claim, means(values, study), SETTING)]
 
 
-def imprecise_and_best(claim: Claim, study: Study) -> list[Row]:
+def imprecise_and_best(claim: Claim, study: Study) -> list[ClaimRow]:
     """6: Extremal Perturbation's precision, IBA's F1."""
     reading = read("colors", study, UNSEEN)
     values: dict[str, Floats] = {}
     directions: list[Direction] = []
-    asked: tuple[tuple[str | None, str, Direction], ...] = (
+    comparisons: tuple[tuple[str | None, str, Direction], ...] = (
         ("precision", COARSE[2], "below"), (None, "iba", "above"),
     )  # fmt: skip
-    for metric, one, direction in asked:
+    for metric, one, direction in comparisons:
         for other in (m for m in COARSE if m != one):
             mine, theirs = (_f1(reading, m, "positive_smooth", metric) for m in (one, other))
             values[f"{metric or 'F1'} of {one} - {other}"] = mine - theirs
@@ -129,15 +130,15 @@ def correlations(
     def scores(protocol: str) -> Floats:
         values = np.stack([reading.values(protocol, m) for m in methods], 1)
         sign = 1 if better[protocol]["higher_is_better"] else -1
-        found: Floats = sign * (shares @ np.nan_to_num(values))
-        return found
+        mean: Floats = sign * (shares @ np.nan_to_num(values))
+        return mean
 
     true = scores(truth)
     return np.stack([spearman(scores(metric), true) for metric in metrics], 1)
 
 
-def _effect_of_unseen(part: str, weights: str) -> Callable[[Claim, Study], list[Row]]:
-    def rows(claim: Claim, study: Study) -> list[Row]:
+def _effect_of_unseen(part: str, weights: str) -> Callable[[Claim, Study], list[ClaimRow]]:
+    def rows(claim: Claim, study: Study) -> list[ClaimRow]:
         with_it, without = (
             read(part, study, f"softmax-{effect}-{weights}") for effect in ("unseen", "seen")
         )
@@ -152,19 +153,19 @@ def _effect_of_unseen(part: str, weights: str) -> Callable[[Claim, Study], list[
         n = len(with_it.samples)
         effects = bootstrap(list(PAPERS_METRICS), lost, n, **how(study))
         ones = np.ones((1, n))
-        said = [
+        whole = [
             correlations(r, TABLE, "positive", PAPERS_METRICS, ones) for r in (with_it, without)
         ]
         note = "; ".join(
             f"{name}: {', '.join(f'{v:.2f}' for v in values[0])}"
-            for name, values in zip(("with the effect", "without"), said, strict=True)
+            for name, values in zip(("with the effect", "without"), whole, strict=True)
         )
         return [make_row(claim, effects, SETTING, note=note)]
 
     return rows
 
 
-def optimal_on_modulo(claim: Claim, study: Study) -> list[Row]:
+def optimal_on_modulo(claim: Claim, study: Study) -> list[ClaimRow]:
     """8: nearly every image."""
     reading = read("modulo", study, "modulo")
     values = {
@@ -174,7 +175,7 @@ def optimal_on_modulo(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, means(values, study), "scaled")]
 
 
-def blurred_on_modulo(claim: Claim, study: Study) -> list[Row]:
+def blurred_on_modulo(claim: Claim, study: Study) -> list[ClaimRow]:
     """9: recall and precision of four methods."""
     reading = read("modulo", study, "modulo")
 
@@ -191,26 +192,26 @@ def blurred_on_modulo(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, effects, "scaled")]
 
 
-def modulo_metrics_agree(claim: Claim, study: Study) -> list[Row]:
-    """10: the three adapted metrics against overall F1."""
+def modulo_metrics_agree(claim: Claim, study: Study) -> list[ClaimRow]:
+    """10: the three adapted metrics and overall F1."""
     reading = read("modulo", study, "modulo")
     metrics = ["modulo_insertion", "modulo_deletion", "modulo_sensitivity_n"]
 
-    def found(weights: Floats) -> Floats:
+    def agreement(weights: Floats) -> Floats:
         return correlations(reading, MODULO_TABLE, "truth_f1", metrics, weights)
 
-    effects = bootstrap(metrics, found, len(reading.samples), **how(study))
+    effects = bootstrap(metrics, agreement, len(reading.samples), **how(study))
     return [make_row(claim, effects, "scaled", note="The paper's: .94, .98 and 1.00")]
 
 
-def negative_curve(claim: Claim, study: Study) -> list[Row]:
+def negative_curve(claim: Claim, study: Study) -> list[ClaimRow]:
     """11: DeepSHAP under Sensitivity-N."""
     reading = read("colors", study, UNSEEN)
     values = {"deepshap": np.nan_to_num(reading.values("sensitivity_n", "deepshap"))}
     return [make_row(claim, means(values, study), SETTING)]
 
 
-def positive_recall(claim: Claim, study: Study) -> list[Row]:
+def positive_recall(claim: Claim, study: Study) -> list[ClaimRow]:
     """13: of methods without negative values."""
     reading = read("colors", study, UNSEEN)
     values = {
@@ -220,16 +221,16 @@ def positive_recall(claim: Claim, study: Study) -> list[Row]:
     return [make_row(claim, means(values, study), SETTING)]
 
 
-def bottleneck_better(claim: Claim, study: Study) -> list[Row]:
-    """14: other images in both settings, so their errors add up."""
+def bottleneck_better(claim: Claim, study: Study) -> list[ClaimRow]:
+    """14: the images differ between the settings, so the errors add up."""
     colors = _f1(read("colors", study, UNSEEN), "iba", "positive")
     modulo = read("modulo", study, "modulo").values("truth_f1", "iba")
     gained = apart("multi-colour - modulo", colors.tolist(), modulo.tolist())
     return [make_row(claim, [gained], SETTING)]
 
 
-def curves_cross(claim: Claim, study: Study) -> list[Row]:
-    """15: the pair of methods that both lead by most somewhere."""
+def curves_cross(claim: Claim, study: Study) -> list[ClaimRow]:
+    """15: the pair of methods in which both lead by most somewhere."""
     reading = read("colors", study, UNSEEN)
     curves = np.stack(
         [np.nan_to_num(reading.curves("sensitivity_n", m)["correlation"]) for m in TABLE]
@@ -241,39 +242,39 @@ def curves_cross(claim: Claim, study: Study) -> list[Row]:
             np.minimum((mean[:, i] - mean[:, j]).max(1), (mean[:, j] - mean[:, i]).max(1))
             for i, j in combinations(range(len(TABLE)), 2)
         ]
-        found: Floats = np.max(both, axis=0)[:, None]
-        return found
+        largest: Floats = np.max(both, axis=0)[:, None]
+        return largest
 
     effects = bootstrap(["smaller lead"], leads, len(reading.samples), **how(study))
     return [make_row(claim, effects, SETTING)]
 
 
-def some_ignore_the_centre(claim: Claim, study: Study) -> list[Row]:
-    """1: networks that are equally right look at different things."""
+def some_ignore_the_centre(claim: Claim, study: Study) -> list[ClaimRow]:
+    """1: equally accurate networks use different objects."""
     from assay.studies.attributionlab.rashomon import rashomon
 
-    found = [rashomon(study.seed + i) for i in range(max(claim.n, study.trials))]
-    if not all(one.whole == 1 for one in found):
+    networks = [rashomon(study.seed + i) for i in range(max(claim.n, study.trials))]
+    if not all(one.whole == 1 for one in networks):
         raise PrerequisiteError("Expected every network to learn the two images; train longer.")
-    share = replicates("share", [float(one.ignores_the_centre) for one in found])
-    both = sum(one.centre == one.edge == 1 for one in found)
-    note = f"{both} of {len(found)} use both objects; the paper shows one network"
+    share = replicates("share", [float(one.ignores_the_centre) for one in networks])
+    both = sum(one.centre == one.edge == 1 for one in networks)
+    note = f"{both} of {len(networks)} use both objects; the paper shows one network"
     return [make_row(claim, [share], SETTING, note=note)]
 
 
-def _on_real(test: str) -> Callable[[Claim, Study], list[Row]]:
-    """16 to 18: explain real networks, which needs torch; the claims can be read without."""
+def _on_real(test: str) -> Callable[[Claim, Study], list[ClaimRow]]:
+    """16 to 18: explain real networks. Torch is imported here, not when claims are only read."""
 
-    def rows(claim: Claim, study: Study) -> list[Row]:
+    def rows(claim: Claim, study: Study) -> list[ClaimRow]:
         from assay.studies.attributionlab import real as lab_real
 
-        found: list[Row] = getattr(lab_real, test)(claim, study)
-        return found
+        made: list[ClaimRow] = getattr(lab_real, test)(claim, study)
+        return made
 
     return rows
 
 
-TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
+TESTS: dict[str, Callable[[Claim, Study], list[ClaimRow]]] = {
     "attributionlab.1": some_ignore_the_centre,
     "attributionlab.2": right_places_wrong_signs,
     "attributionlab.3": segments_decide,
@@ -305,12 +306,12 @@ RESTS_ON = {
 
 
 def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
-    """The suites of the runs that claims rest on, by their folders."""
-    wanted = set(claims)
+    """The suites of the runs behind these claims, by folder."""
+    chosen = set(claims)
     return {
         f"{part}-{name}": SUITES[part](study, name)
         for (part, name), mine in RESTS_ON.items()
-        if wanted & {f"attributionlab.{number}" for number in mine}
+        if chosen & {f"attributionlab.{number}" for number in mine}
     }
 
 

@@ -1,4 +1,4 @@
-"""The best segments there can be, for LIME on designed images."""
+"""The ideal segments for LIME on designed images."""
 
 import numpy as np
 import torch
@@ -8,13 +8,15 @@ from assay.errors import NotApplicable
 from assay.types import Batch
 from assay.units.features import Features
 
-LIKE_ONE = 5  # pixels of 224: gaps up to this wide belong to a patch
+LIKE_ONE = 5  # pixels of 224: gaps up to this width belong to a patch
 
 
 def true_patches(batch: Batch) -> Features:
-    """The patches themselves as units, and the background: the best segments there can be."""
+    """The patches themselves and the background as units: the ideal segments."""
     if batch.truth is None:
-        raise NotApplicable("The true patches are known where the truth is.")
+        raise NotApplicable(
+            "The units `true_patches` need data with ground truth; these have none."
+        )
     labels = []
     for truth in batch.truth.cpu().numpy():
         side = max(2, round(LIKE_ONE * truth.shape[0] / 224))

@@ -1,24 +1,29 @@
-"""The claims of M4 as stated before they are run; the tests of them are in `m4`.
+"""The claims of M4 as stated before they are run; `study` holds their tests.
 
-1 to 10 are patterns of its Table 1 and hold there for all or nearly all networks; the others are
-said in its text.
+Claims 1 to 10 are patterns in its Table 1 that hold there for all or nearly all networks; the
+others are statements of its text.
 """
 
-from assay.studies.claim import Claim
+from assay.studies.claim import Claim, Direction
 
 PAPER = "m4"
-LOWEST = 0.92  # what no method scores below on convolutional networks
+LOWEST = 0.92  # the lowest score of any method on convolutional networks
 MUCH = 0.05  # how much lower gradients must score on transformers to be "much lower"
-STAYS = -0.05  # how much accuracy may fall when all but the patch goes
+STAYS = -0.05  # how much accuracy may drop when everything but the patch is removed
 
 CONVOLUTIONAL = "Needs ten convolutional networks of M4's kinds, trained on what the images show"
 TRANSFORMERS = "Needs ten vision transformers trained on what the images show"
 MAE = "its half about MAE needs a network trained to fill in masked images"
 
 
-def _claim(number: int, statement: str, statistic: str, **facts: object) -> Claim:
-    told = {"unit": "network", "n": 10, **facts}
-    return Claim(f"{PAPER}.{number}", PAPER, statement, statistic, **told)  # type: ignore[arg-type]
+def _claim(
+    number: int, statement: str, statistic: str, *, direction: Direction = "above", margin: float,
+    n: int = 10, reason: str = "",
+) -> Claim:  # fmt: skip
+    return Claim(
+        f"{PAPER}.{number}", PAPER, statement, statistic, direction, margin, unit="network", n=n,
+        reason=reason,
+    )  # fmt: skip
 
 
 CLAIMS = (

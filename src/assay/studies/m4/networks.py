@@ -1,8 +1,8 @@
-"""Small networks in the place of M4's: five convolutional kinds, three sizes of transformer.
+"""Small networks that replace M4's: five convolutional kinds, three sizes of transformer.
 
-For 32 x 32 pixels: residual networks of three depths for ResNet-50, -101 and -152, one of separable
-convolutions for MobileNet, one without shortcuts and norms for VGG-16, and transformers of patches
-of four pixels for ViT-S, -B and -L.
+For 32 x 32 pixels: residual networks of three depths for ResNet-50, -101 and -152, one with
+separable convolutions for MobileNet, one without shortcuts and norms for VGG-16, and transformers
+with patches of four pixels for ViT-S, -B and -L.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from assay.types import Model
 
 
 class Separable(nn.Module):
-    """Each channel by its own filter, then the channels mixed place by place, as in MobileNet."""
+    """One filter per channel, then a 1 x 1 convolution across channels, as in MobileNet."""
 
     def __init__(self, channels: int, out_channels: int, stride: int) -> None:
         """A block that keeps the resolution (stride 1) or halves it (stride 2)."""
@@ -77,11 +77,11 @@ class Kind:
     """A kind of network.
 
     Attributes:
-        name: What it is called.
-        build: Makes one that tells so many classes apart.
-        rate: The highest learning rate it is trained with.
-        layers: Where Grad-CAM looks, the last layer last; none of a transformer.
-        start: The layer of a transformer where attention methods begin, a third of the way up.
+        name: Its name.
+        build: Makes an untrained network for a number of classes.
+        rate: The highest learning rate of its training.
+        layers: The layers for Grad-CAM, the last one last; empty for transformers.
+        start: The layer of a transformer where attention methods begin, at a third of the depth.
     """
 
     name: str
@@ -92,11 +92,11 @@ class Kind:
 
     @property
     def convolutional(self) -> bool:
-        """Whether it has layers of places for Grad-CAM, and no attention."""
+        """Whether it has spatial layers for Grad-CAM instead of attention."""
         return bool(self.layers)
 
     def __call__(self, classes: int) -> Model:
-        """A network before it is trained."""
+        """An untrained network."""
         return Model(
             net=self.build(classes),
             name=self.name,

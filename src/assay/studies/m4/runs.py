@@ -1,17 +1,18 @@
-"""M4's yellow patch: networks are trained on it, asked what they use, explained and scored."""
+"""M4's yellow patch: networks are trained on it, tested for its use, explained and scored."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assay.api import benchmark
 from assay.environments.environment import Environment
 from assay.environments.proof import Unproved
+from assay.plugins.option_types import Item, Options
 from assay.studies.m4.networks import Kind
 from assay.studies.planting import planted, read_once
 from assay.studies.reading import Reading
@@ -19,8 +20,8 @@ from assay.studies.reading import Reading
 if TYPE_CHECKING:
     from assay.studies.setting import Study
 
-SIZE = 32  # pixels a side
-EPOCHS, TRAIN = 3, 8000  # as often as M4 sees its images, and how many there are
+SIZE = 32  # pixels per side
+EPOCHS, TRAIN = 3, 8000  # as many epochs as M4, and the number of training images
 DRAWS = 5  # random baselines of integrated gradients
 CLASS: dict[str, object] = {"output": "probability"}  # what is explained of the class
 NOISE = 0.001  # of SmoothGrad, as a share of the image's range
@@ -32,14 +33,14 @@ class Network:
 
     Attributes:
         name: Kind and seed.
-        kind: Which of M4's it stands for.
-        proof: What it was found to use.
-        made: The samples it is scored on; None where there is no proof of use.
+        kind: Its kind of network.
+        proof: The result of the test whether it uses the patch.
+        made: The samples it is scored on; None without proof of use.
     """
 
     name: str
     kind: Kind
-    proof: Mapping[str, Any]
+    proof: Options
     made: Environment | None
 
 
@@ -52,7 +53,7 @@ class Scored:
 
 
 def trained(kinds: Sequence[Kind], study: Study) -> Iterator[Network]:
-    """Networks of these kinds, one after the other: at least half as many as the study's trials."""
+    """Networks of these kinds, one by one: at least half as many as the study's trials."""
     images = read_once(study, SIZE)
     seeds = math.ceil(study.trials / 2 / len(kinds))
     for kind in kinds:
@@ -70,18 +71,18 @@ def trained(kinds: Sequence[Kind], study: Study) -> Iterator[Network]:
 
 
 def scored(kinds: Sequence[Kind], study: Study) -> Scored:
-    """What the methods score on networks of these kinds that use the patch."""
-    found = Scored()
+    """The scores of the methods on networks of these kinds that use the patch."""
+    scores = Scored()
     for network in trained(kinds, study):
         if network.made is None:
-            found.refused.append(network.name)
+            scores.refused.append(network.name)
         else:
-            found.values[network.name] = _score(network.name, network.kind, network.made, study)
-    return found
+            scores.values[network.name] = _score(network.name, network.kind, network.made, study)
+    return scores
 
 
 def _score(name: str, kind: Kind, made: Environment, study: Study) -> dict[str, float]:
-    """The mean over images; where another class than the patch's is predicted nothing is judged."""
+    """The mean over images; images with another prediction than the patch's class are left out."""
     results = benchmark(
         made.model,
         made.dataset,
@@ -98,8 +99,8 @@ def _score(name: str, kind: Kind, made: Environment, study: Study) -> dict[str, 
     return {m: float(np.nanmean(reading.values("synscore", m))) for m in reading.methods}
 
 
-def methods_of(kind: Kind, study: Study) -> list[dict[str, dict[str, object]]]:
-    """The methods as M4 runs them for this score, at 50 steps of the study in as many passes."""
+def methods_of(kind: Kind, study: Study) -> list[Item]:
+    """The methods as M4 runs them for this score; with 50 steps they take as many passes."""
     passes = 2 * study.steps
     gradients = {**CLASS, "reduce": "sum_abs"}
     return [
@@ -119,17 +120,17 @@ def methods_of(kind: Kind, study: Study) -> list[dict[str, dict[str, object]]]:
     ]  # fmt: skip
 
 
-def _by_layer(kind: Kind) -> list[dict[str, dict[str, object]]]:
+def _by_layer(kind: Kind) -> list[Item]:
     *earlier, last = kind.layers
     layers = {"gradcam": last, **{f"gradcam at {layer}": layer for layer in earlier}}
     return [{"gradcam": {**CLASS, "layer": at, "label": label}} for label, at in layers.items()]
 
 
-def _by_attention(kind: Kind) -> list[dict[str, dict[str, object]]]:
-    told = {**CLASS, "start": kind.start, "resize": "bilinear"}
+def _by_attention(kind: Kind) -> list[Item]:
+    common = {**CLASS, "start": kind.start, "resize": "bilinear"}
     return [
-        {"generic_attention": {**told, "form": "m4", "label": "generic_attention"}},
-        {"generic_attention": {**told, "label": "generic_attention of chefer"}},
-        {"bt_head": {**told, "label": "bt_head"}},
-        {"bt_token": {**told, "label": "bt_token"}},
+        {"generic_attention": {**common, "form": "m4", "label": "generic_attention"}},
+        {"generic_attention": {**common, "label": "generic_attention of chefer"}},
+        {"bt_head": {**common, "label": "bt_head"}},
+        {"bt_token": {**common, "label": "bt_token"}},
     ]

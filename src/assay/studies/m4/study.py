@@ -1,15 +1,15 @@
-"""The claims of M4 (Li et al. 2023), on small networks in the place of its own.
+"""The claims of M4 (Li et al. 2023), on small networks that replace its own.
 
     python -m assay.studies.m4.study --data DIR --device cuda --n 500 --out DIR
 
-Its yellow patch is planted on CIFAR-10, 9 pixels of 32 for its 60 of 224, and networks are trained
-on it from scratch: `m4_networks` says which. Methods are run as M4 runs them for this score: the
-probability of the predicted class, absolute values summed over channels, integrated gradients from
-5 random baselines in 20 steps, SmoothGrad of 100 copies with noise of a thousandth of the range.
+Its yellow patch is planted on CIFAR-10, with 9 pixels of 32 instead of 60 of 224, and the networks
+in `networks` are trained on it from scratch. Methods run as in M4 for this score: the probability
+of the predicted class, absolute values summed over channels, integrated gradients from 5 random
+baselines with 20 steps, SmoothGrad with 100 copies and noise of a thousandth of the range.
 
-Beside the paper: AdamW and one cycle of the learning rate for all networks; images where a network
-does not see the patch are left out, since the truth says nothing of another class; integrated
-gradients are taken by Gauss-Legendre quadrature.
+Differs from the paper: AdamW with one cycle of the learning rate for all networks; images whose
+patch a network does not recognise are left out, because the truth does not hold for another class;
+integrated gradients use Gauss-Legendre quadrature.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assay.studies.claim import Claim, Effect, Row, Setting, apart, make_row, replicates
+from assay.plugins.option_types import Options
+from assay.studies.claim import Claim, ClaimRow, Effect, SettingKind, apart, make_row, replicates
 from assay.studies.m4.claims import CLAIMS as CLAIMS
 from assay.studies.m4.claims import LOWEST, MUCH, STAYS
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from assay.studies.setting import Study
     from assay.suite.spec import Spec
 
-USUAL_N = 500  # images a network is scored on, unless told otherwise
-SETTING: Setting = "stand-in"
+USUAL_N = 500  # the default number of images per network
+SETTING: SettingKind = "stand-in"
 GRADIENTS = ("integrated_gradients", "smoothgrad")
 ATTENTION = ("generic_attention", "bt_head", "bt_token")
 
@@ -40,30 +41,29 @@ UPPER = "Where a part of the patch suffices, the whole is an upper bound of the 
 Means = Mapping[str, float]  # by method, of one network
 
 
-def patch_on_convolutional(claim: Claim, study: Study) -> list[Row]:
-    """4: who finds the patch on convolutional networks."""
+def patch_on_convolutional(claim: Claim, study: Study) -> list[ClaimRow]:
+    """4: which methods find the patch on convolutional networks."""
     from assay.studies.m4.networks import CONVOLUTIONAL
     from assay.studies.m4.runs import scored
 
     return [smoothgrad_last(claim, scored(CONVOLUTIONAL, study))]
 
 
-def smoothgrad_last(claim: Claim, found: Scored) -> Row:
-    """Integrated gradients or Grad-CAM first, SmoothGrad last, none below what the paper has."""
-    of_last = _orders(found, lambda means: means["gradcam"])
-    of_best = _orders(found, lambda means: max(v for m, v in means.items() if "gradcam" in m))
+def smoothgrad_last(claim: Claim, scores: Scored) -> ClaimRow:
+    """Integrated gradients or Grad-CAM first, SmoothGrad last, none below the paper's lowest."""
+    of_last = _orders(scores, lambda means: means["gradcam"])
+    of_best = _orders(scores, lambda means: max(v for m, v in means.items() if "gradcam" in m))
     best = "; ".join(str(effect) for effect in of_best)
     note = (
-        f"{_table(found)}. {_drawn(found)}. Grad-CAM at the last layer. At the layer that is best "
-        f"for the network, chosen on the same images, since the paper's values cannot come from a "
-        f"last layer of 7 x 7 places: {best}. "
-        f"{UPPER}{_left_out(found)}"
+        f"{_table(scores)}. {_drawn(scores)}. Grad-CAM at the last layer. At the layer that is "
+        f"best for the network, chosen on the same images, since the paper's values cannot come "
+        f"from a last layer of 7 x 7 places: {best}. {UPPER}{_left_out(scores)}"
     )
     return make_row(claim, of_last, SETTING, note=note.removesuffix("."))
 
 
-def _orders(found: Scored, gradcam: Callable[[Means], float]) -> list[Effect]:
-    networks = found.values.values()
+def _orders(scores: Scored, gradcam: Callable[[Means], float]) -> list[Effect]:
+    networks = scores.values.values()
     rivals = [sorted((means["integrated_gradients"], gradcam(means))) for means in networks]
     second, first = np.array(rivals).reshape(-1, 2).T
     smooth = np.array([means["smoothgrad"] for means in networks])
@@ -75,15 +75,15 @@ def _orders(found: Scored, gradcam: Callable[[Means], float]) -> list[Effect]:
     ]
 
 
-def patch_on_transformers(claim: Claim, study: Study) -> list[Row]:
-    """8: who finds the patch on transformers, and how much worse gradients do there."""
+def patch_on_transformers(claim: Claim, study: Study) -> list[ClaimRow]:
+    """8: which methods find the patch on transformers, and how much worse gradients are there."""
     from assay.studies.m4.networks import CONVOLUTIONAL, TRANSFORMERS
     from assay.studies.m4.runs import scored
 
     return [attention_first(claim, scored(TRANSFORMERS, study), scored(CONVOLUTIONAL, study))]
 
 
-def attention_first(claim: Claim, transformers: Scored, convolutional: Scored) -> Row:
+def attention_first(claim: Claim, transformers: Scored, convolutional: Scored) -> ClaimRow:
     """Generic attention first on transformers; gradients lower there than on the other networks."""
     ahead = [
         means["generic_attention"]
@@ -109,8 +109,8 @@ def attention_first(claim: Claim, transformers: Scored, convolutional: Scored) -
     return make_row(claim, effects, SETTING, note=note.removesuffix("."))
 
 
-def patch_is_used(claim: Claim, study: Study) -> list[Row]:
-    """13: what every trained network was found to use, whether it was proved or not."""
+def patch_is_used(claim: Claim, study: Study) -> list[ClaimRow]:
+    """13: whether every trained network uses the patch, with or without proof of use."""
     from assay.studies.m4.networks import CONVOLUTIONAL, TRANSFORMERS
     from assay.studies.m4.runs import trained
 
@@ -120,13 +120,13 @@ def patch_is_used(claim: Claim, study: Study) -> list[Row]:
     return [needed(claim, proofs, [n.name for n in networks if n.made is None])]
 
 
-def needed(claim: Claim, proofs: Mapping[str, Mapping[str, Any]], refused: Sequence[str]) -> Row:
-    """Right answers go with the patch, and stay where nothing else does."""
+def needed(claim: Claim, proofs: Mapping[str, Options], refused: Sequence[str]) -> ClaimRow:
+    """Correct predictions disappear with the patch, and stay when only the patch is left."""
     cards = list(proofs.values())
     effects = [replicates("changed", [card["changed"] for card in cards])]
     for way in ("alone", "moved"):
-        kept = replicates(f"{way} - whole", [card[way] - card["planted"] for card in cards])
-        effects.append(replace(kept, margin=STAYS))
+        stays = replicates(f"{way} - whole", [card[way] - card["planted"] for card in cards])
+        effects.append(replace(stays, margin=STAYS))
     parts = {part: sum(part in card["sufficient"] for card in cards) for part in cards[0]["parts"]}
     enough = ", ".join(f"{part} {count}" for part, count in parts.items())
     without = f", but {', '.join(refused)}" if refused else ""
@@ -138,22 +138,22 @@ def needed(claim: Claim, proofs: Mapping[str, Mapping[str, Any]], refused: Seque
     return make_row(claim, effects, SETTING, note=note)
 
 
-def _table(found: Scored) -> str:
-    """The mean of each method over networks; of Grad-CAM's layers the last."""
-    networks = list(found.values.values())
+def _table(scores: Scored) -> str:
+    """The mean of each method over networks; for Grad-CAM, at the last layer."""
+    networks = list(scores.values.values())
     methods = [m for m in (networks[0] if networks else ()) if not m.startswith("gradcam at ")]
     return ", ".join(f"{m} {np.mean([means[m] for means in networks]):.3f}" for m in methods)
 
 
 def _drawn(*groups: Scored) -> str:
-    """What the intervals are over: seeds of a few kinds, which a network's name tells."""
+    """What the intervals are over: seeds of a few kinds, read from the networks' names."""
     counts = [Counter(name.rpartition("-")[0] for name in group.values) for group in groups]
-    said = " and ".join(
+    networks = " and ".join(
         f"{kinds.total()} networks of {len(kinds)} kinds "
         f"({', '.join(f'{kind} {count}' for kind, count in kinds.items())})"
         for kinds in counts
     )
-    return f"The intervals are over seeds, {said}: no independent draws of architectures"
+    return f"The intervals are over seeds, {networks}: no independent draws of architectures"
 
 
 def _left_out(*groups: Scored) -> str:
@@ -161,7 +161,7 @@ def _left_out(*groups: Scored) -> str:
     return f" Left out without proof of use: {', '.join(refused)}" if refused else ""
 
 
-TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
+TESTS: dict[str, Callable[[Claim, Study], list[ClaimRow]]] = {
     "m4.4": patch_on_convolutional,
     "m4.8": patch_on_transformers,
     "m4.13": patch_is_used,
@@ -169,7 +169,7 @@ TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
 
 
 def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
-    """None: the networks are trained first, so that no suite names what the claims rest on."""
+    """None: the networks are trained first, so no suite can name them."""
     return {}
 
 

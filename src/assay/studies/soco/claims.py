@@ -1,4 +1,4 @@
-"""The claims of SoCo as stated before they are run; the tests of them are in `soco`."""
+"""The claims of SoCo as stated before they are run; `study` holds their tests."""
 
 from assay.studies.claim import Claim
 

@@ -1,11 +1,12 @@
-"""A linear network on Gaussian vectors, where the right map is known: SoCo's synthetic validation.
+"""A linear network on Gaussian vectors, whose true map is known: SoCo's synthetic validation.
 
-Two variants. `literal` is the paper's (Fig. 6): y is the sign of the sum of 200 features, what is
-absent is zero. What it leaves open is chosen here: Remove zeroes 30 % of the attributed features,
-Introduce gives 30 % of the others a value between 0 and 1. There the two halves of the claim pull
-apart: a feature without attribution speaks against the label, and to take it away helps. `clean`
-mends that: half of the features have weight zero, absent features are drawn anew, and Introduce
-puts attribution on features that do nothing, and a little more on those that do.
+Two variants. `literal` is the paper's (Fig. 6): y is the sign of the sum of 200 features, and
+absent features are zero. What the paper leaves open is chosen here: Remove zeroes 30 % of the
+attributed features, Introduce gives 30 % of the others a value between 0 and 1. In this variant the
+two halves of the claim conflict: a feature without attribution speaks against the label, so
+removing it helps. `clean` avoids that: half of the features have weight zero, absent features are
+drawn again, and Introduce puts attribution on features without effect, and a little more on those
+with an effect.
 """
 
 import functools
@@ -21,12 +22,12 @@ from assay.ranking.resampling import Floats
 from assay.reduce import at_level, soundness_curve
 from assay.studies.reading import Reading
 
-Variant = Literal["literal", "clean"]
+GaussianVariant = Literal["literal", "clean"]
 
 SAMPLES, FEATURES = 1000, 200
 THRESHOLDS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 CHANGED = 0.3  # the share of features that are changed
-ROWS = 4096  # vectors per call of so small a network
+ROWS = 4096  # vectors per call of this small network
 MAPS = ("truth", "remove", "introduce")
 
 
@@ -46,12 +47,12 @@ class Sign(nn.Module):
 
 @dataclass(frozen=True)
 class Trial:
-    """What one draw of data and changes gave.
+    """The results of one draw of data and changes.
 
     Attributes:
         accuracy: Along the soundness sweep, by map.
         soundness: Along the same sweep, by map.
-        completeness: The fall of accuracy at each of `THRESHOLDS`, by map.
+        completeness: The drop of accuracy at each of `THRESHOLDS`, by map.
     """
 
     accuracy: dict[str, Floats]
@@ -64,7 +65,7 @@ class Trial:
 
 
 def draw(
-    variant: Variant, seed: int, samples: int = SAMPLES
+    variant: GaussianVariant, seed: int, samples: int = SAMPLES
 ) -> tuple[Sign, Tensor, Tensor, dict[str, Tensor]]:
     """The network, inputs, labels and the three maps of one trial."""
     random = np.random.default_rng(seed)
@@ -85,17 +86,17 @@ def draw(
         introduced = np.where(weights == 0, fresh, truth + np.where(positive, CHANGED * fresh, 0))
     maps = {"truth": truth, "remove": removed, "introduce": np.clip(introduced, 0, 1)}
     net = Sign(torch.from_numpy(weights))
-    given = {name: torch.from_numpy(values) for name, values in maps.items()}
-    return net, torch.from_numpy(x), torch.from_numpy((total > 0).astype(np.int64)), given
+    tensors = {name: torch.from_numpy(values) for name, values in maps.items()}
+    return net, torch.from_numpy(x), torch.from_numpy((total > 0).astype(np.int64)), tensors
 
 
 @functools.cache
-def trial(variant: Variant, seed: int, samples: int = SAMPLES) -> Trial:
+def trial(variant: GaussianVariant, seed: int, samples: int = SAMPLES) -> Trial:
     """Score the three maps by soundness and by completeness at absolute thresholds.
 
-    A sample's absent features take the same random values at every step. Where they are drawn anew
-    at each step, accuracy jumps about more, and more steps of the introduced map count as false:
-    its soundness at an accuracy of 0.9 is then near 0.67, here near 0.9.
+    A sample's absent features take the same random values at every step. With new values at each
+    step, accuracy fluctuates more, and more steps of the introduced map count as false: its
+    soundness at an accuracy of 0.9 is then near 0.67, here near 0.9.
     """
     net, x, y, maps = draw(variant, seed, samples)
     fill = "zero" if variant == "literal" else "normal"
@@ -107,12 +108,12 @@ def trial(variant: Variant, seed: int, samples: int = SAMPLES) -> Trial:
         net, (x, y), maps, protocols, seed, progress=False, keep_maps=False, micro_batch=ROWS
     )
     reading = Reading(results)
-    sound, complete = reading.protocols
-    curves = {name: reading.curves(sound, name) for name in MAPS}
-    shares = reading.x(sound, "truth")
+    soundness, completeness = reading.protocols
+    curves = {name: reading.curves(soundness, name) for name in MAPS}
+    shares = reading.x(soundness, "truth")
     swept = {name: soundness_curve(parts, shares) for name, parts in curves.items()}
     return Trial(
         {name: accuracy for name, (accuracy, _) in swept.items()},
-        {name: found for name, (_, found) in swept.items()},
-        {name: reading.falls(complete, name).mean(0) for name in MAPS},
+        {name: sound for name, (_, sound) in swept.items()},
+        {name: reading.falls(completeness, name).mean(0) for name in MAPS},
     )

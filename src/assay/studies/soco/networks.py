@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 SIZE, WIDTH, EPOCHS, BATCH = 32, 64, 35, 256
 PIXELS = Pixels((0.5,) * 3, (0.25,) * 3)
 
-# What training images lose by their class: (pixels a side, classes) -> [classes, side, side].
-Removal = Callable[[int, int], Tensor]
-STRATEGIES: dict[str, Removal] = {
+# The pixels that training images lose, by class: (side, classes) -> [classes, side, side].
+ClassMasks = Callable[[int, int], Tensor]
+STRATEGIES: dict[str, ClassMasks] = {
     "disc": soco_masks.central,
     "disc and place": soco_masks.central_and_place,
     "place": soco_masks.place_only,
 }
 BLACK = ("place",)  # others get the mean colour
-REPEATED = 0.01  # the share of images that may be there twice, as a few of CIFAR-10's are
+REPEATED = 0.01  # the allowed share of duplicate images; CIFAR-10 has a few
 
 
-class Block(BasicBlock):
+class DownsamplingBlock(BasicBlock):
     """A basic block whose shortcut is a convolution of 1 x 1 where the shape changes."""
 
     def __init__(self, channels: int, out_channels: int, stride: int) -> None:
@@ -56,9 +56,9 @@ def resnet8(classes: int = 10) -> Model:
     net.add_module("stem", nn.Conv2d(3, width, 3, padding=1, bias=False))
     net.add_module("bn", nn.BatchNorm2d(width))
     net.add_module("relu", nn.ReLU())
-    net.add_module("block1", Block(width, width, 1))
-    net.add_module("block2", Block(width, 2 * width, 2))
-    net.add_module("block3", Block(2 * width, 4 * width, 2))
+    net.add_module("block1", DownsamplingBlock(width, width, 1))
+    net.add_module("block2", DownsamplingBlock(width, 2 * width, 2))
+    net.add_module("block3", DownsamplingBlock(2 * width, 4 * width, 2))
     net.add_module("pool", nn.AdaptiveAvgPool2d(1))
     net.add_module("flatten", nn.Flatten())
     net.add_module("linear", nn.Linear(4 * width, classes))
@@ -76,12 +76,12 @@ def resnet8(classes: int = 10) -> Model:
 
 
 def seeds(study: Study) -> range:
-    """Of the networks that are trained anew."""
+    """The seeds of the networks that are trained."""
     return range(study.seed, study.seed + max(2, study.trials // 2))
 
 
 def trained(study: Study, strategy: str | None, seed: int) -> Model:
-    """A network trained on images without what a strategy removes, or on whole ones."""
+    """A network trained on images without the pixels a strategy removes, or on whole images."""
     images, labels, fingerprint = training_images(study)
     device = usable_device(study.device)
     with torch.random.fork_rng(devices=[]):
@@ -102,16 +102,16 @@ def trained(study: Study, strategy: str | None, seed: int) -> Model:
 
 
 def perturbed(strategy: str, images: Tensor, labels: Tensor, training: Tensor) -> Tensor:
-    """Images `[B, 3, H, W]` without what the strategy removes from their classes.
+    """Images `[B, 3, H, W]` without the pixels that the strategy removes for their class.
 
-    It is filled with the mean colour of the training images, or with black.
+    They are filled with the mean colour of the training images, or with black.
     """
     masks, fill = _removed(strategy, training, labels)
     return torch.where(masks[labels][:, None], fill[:, None, None], images)
 
 
 def _removed(strategy: str, training: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """What each class loses `[classes, H, W]`, and the colour `[3]` that it gets for it."""
+    """The pixels each class loses `[classes, H, W]`, and the colour `[3]` that replaces them."""
     masks = STRATEGIES[strategy](training.shape[-1], int(labels.max()) + 1)
     if strategy in BLACK:
         return masks, -torch.tensor(PIXELS.mean) / torch.tensor(PIXELS.std)
@@ -122,17 +122,17 @@ def _removed(strategy: str, training: Tensor, labels: Tensor) -> tuple[Tensor, T
 
 
 def training_images(study: Study) -> tuple[Tensor, Tensor, str]:
-    """Images as the network takes them, their labels, and what identifies them.
+    """Preprocessed images, their labels, and their fingerprint.
 
     Raises:
         PrerequisiteError: There are none.
-        InputError: Many are there twice: they would be learned from and choose the epoch as well.
+        InputError: Many are duplicates, which would be in the training and the held-out part.
     """
     study.require_networks()
     if not study.training:
         raise PrerequisiteError(
             "This claim trains networks. Put lossless training images as "
-            "`cifar10/*train*lossless.parquet` into the folder given with `--data`."
+            "`cifar10/*train*lossless.parquet` into the folder passed with `--data`."
         )
     return _read(tuple(json.dumps(item) for item in study.training))
 
@@ -155,7 +155,7 @@ def _read(items: tuple[str, ...]) -> tuple[Tensor, Tensor, str]:
     once = count_distinct(images)
     if once < (1 - REPEATED) * len(images):
         raise InputError(
-            f"Expected different images in {names}, got {len(images) - once:,} of "
-            f"{len(images):,} that are there before. Leave a file out."
+            f"Expected different images in {names}, got {len(images) - once:,} duplicates among "
+            f"{len(images):,} images. Leave a file out."
         )
     return images, torch.cat(labels), registry.identity([data.fingerprint for data in datasets])

@@ -1,4 +1,4 @@
-"""The numbers of SoCo's claims, out of what its runs stored."""
+"""The numbers of SoCo's claims, computed from its runs."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ if TYPE_CHECKING:
     from assay.studies.reading import Reading
     from assay.studies.setting import Study
 
-SHARES = np.arange(1, 10) / 10  # where the paper reads its curves
+SHARES = np.arange(1, 10) / 10  # where the paper evaluates its curves
 
 
 def how(study: Study) -> dict[str, int]:
-    """How a bootstrap is done."""
+    """The settings of a bootstrap."""
     return {"resamples": study.resamples, "seed": study.seed}
 
 
 def soundness_of(reading: Reading, method: str, weights: Floats, epsilon: float = 1.0) -> Floats:
-    """The protocol's score of weighted sets `[b]`."""
+    """Soundness of weighted sets `[b]`."""
     curves, x = reading.curves("soundness", method), reading.x("soundness", method)
     levels = (0.5, 0.6, 0.7, 0.8, 0.9)
     return soundness(curves, x, weights, epsilon=epsilon, levels=levels)
 
 
 def other_slopes(statistic: Callable[[Floats, float], Floats], reading: Reading) -> str:
-    """The numbers where half and twice the rise of accuracy counts."""
+    """The statistic at half and at twice the required rise of accuracy."""
     whole = np.ones((1, len(reading.samples)))
-    found = {e: statistic(whole, e)[0] for e in (0.5, 2.0)}
+    by_epsilon = {e: statistic(whole, e)[0] for e in (0.5, 2.0)}
     return "; ".join(
-        f"at epsilon {e:g}: {', '.join(f'{v:+.3f}' for v in values)}" for e, values in found.items()
+        f"at epsilon {e:g}: {', '.join(f'{v:+.3f}' for v in values)}"
+        for e, values in by_epsilon.items()
     )
 
 
@@ -58,16 +59,18 @@ def means(values: dict[str, Floats], study: Study) -> list[Effect]:
 
 
 def changed_maps(study: Study, model: str) -> dict[str, Reading]:
-    """The run that holds each method's changed maps, all of the same samples."""
+    """The run that holds each method's changed maps; all runs have the same samples."""
     runs = {run: read(run, study, model) for run in dict.fromkeys(EXPLAINED.values())}
     return {of: runs[run] for of, run in EXPLAINED.items()}
 
 
 def count_of(readings: dict[str, Reading]) -> int:
-    """How many samples they share."""
+    """The number of samples, the same in all runs."""
     first, *others = readings.values()
     if any(other.samples != first.samples for other in others):
-        raise PrerequisiteError("Expected runs of the same samples; run them again with one `n`.")
+        raise PrerequisiteError(
+            "Expected runs of the same samples, got different ones. Run all again with one `n`."
+        )
     return len(first.samples)
 
 
@@ -78,19 +81,19 @@ def cases_of(
     distance: Callable[[dict[str, Floats]], Floats],
 ) -> Floats:  # [b, cases]
     """The distance of the curves of Original, Remove and Introduce, for each method and scheme."""
-    found = []
+    distances = []
     for of, reading in readings.items():
         original = points_of(reading, metric, f"{of} original", weights)
         for scheme in SCHEMES:
             changed = {
                 w: points_of(reading, metric, label(of, scheme, w), weights) for w in WAYS[1:]
             }
-            found.append(distance({"original": original, **changed}))
-    return np.stack(found, 1)
+            distances.append(distance({"original": original, **changed}))
+    return np.stack(distances, 1)
 
 
 def both(reading: Reading, methods: Iterable[str]) -> str:
-    """Soundness and completeness of methods, the latter raw and over maps dealt to others."""
+    """Soundness and completeness of methods as text, the latter raw and as excess."""
     whole = np.ones((1, len(reading.samples)))
     each = [
         f"{m} {soundness_of(reading, m, whole)[0]:.3f} / "
@@ -102,13 +105,13 @@ def both(reading: Reading, methods: Iterable[str]) -> str:
 
 
 def input_iba(study: Study, model: str) -> str:
-    """InputIBA, on fewer samples for what it costs."""
+    """InputIBA as text, on fewer samples because of its cost."""
     reading = read("input_iba", study, model)
     return f"On {len(reading.samples)} samples {both(reading, ['input_iba']).partition(': ')[2]}"
 
 
 def points_of(reading: Reading, metric: str, method: str, weights: Floats) -> Floats:  # [b, K, 2]
-    """A curve as the paper draws it: points (x, y) of each weighted set, axes as they are."""
+    """A curve as in the paper: points (x, y) of each weighted set, on unscaled axes."""
     x = reading.x(metric, method)
     mean = weights / weights.sum(1, keepdims=True)
     if metric == "soundness":

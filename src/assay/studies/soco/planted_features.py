@@ -1,4 +1,4 @@
-"""SoCo's claims about labels that were planted into images: they train networks of their own."""
+"""SoCo's claim about labels planted into images; it trains its own networks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.api import benchmark
 from assay.ranking.resampling import Floats
-from assay.studies.claim import Claim, Row, make_row
+from assay.studies.claim import Claim, ClaimRow, make_row
 from assay.studies.planting import planted
 from assay.studies.reading import Reading
 from assay.studies.soco.numbers import means
@@ -14,12 +14,12 @@ from assay.studies.soco.numbers import means
 if TYPE_CHECKING:
     from assay.studies.setting import Study
 
-MOST = 2000  # images a plant is evaluated on
-CRAFTED = {"number_watermark": "rect", "stripe_watermark": "pooling"}  # who shall win where
+MOST = 2000  # images on which a planted feature is evaluated
+CRAFTED = {"number_watermark": "rect", "stripe_watermark": "pooling"}  # the expected winners
 
 
-def each_wins_at_home(claim: Claim, study: Study) -> list[Row]:
-    """3: the crafted method that fits the plant has more of its attribution inside."""
+def each_wins_at_home(claim: Claim, study: Study) -> list[ClaimRow]:
+    """3: the crafted method that fits the planted feature has more attribution inside it."""
     gains: dict[str, Floats] = {}
     noted = []
     for plant, winner in CRAFTED.items():
@@ -32,7 +32,7 @@ def each_wins_at_home(claim: Claim, study: Study) -> list[Row]:
 
 
 def _inside(plant: str, study: Study) -> dict[str, Floats]:
-    """Each crafted method's share of attribution inside the plant, by image."""
+    """Each crafted method's share of attribution inside the planted feature, by image."""
     made = planted(plant, study, samples=min(study.n, MOST))
     results = benchmark(
         made.model,

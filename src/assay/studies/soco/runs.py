@@ -1,10 +1,11 @@
-"""The runs that SoCo's claims rest on: their suites, and how they are read."""
+"""The runs behind SoCo's claims: their suites, and how they are read."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from assay.plugins.option_types import Item
 from assay.studies.soco import value
 
 if TYPE_CHECKING:
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 
 MODIFIED = "assay.studies.soco.modified:modified"  # the method that changes maps, by address
 ENSEMBLES = ("ig_sg", "ig_sg_sq", "ig_var")
-# 20 copies with noise of 0.3 after normalisation, as the paper's appendix G.4 has it.
+# 20 copies with noise of 0.3 after normalisation, as in the paper's appendix G.4.
 NOISE = {"samples": 20, "sigma": 0.3, "relative": False}
 KINDS = ("smoothgrad", "smoothgrad_sq", "vargrad")
-# Maps that are changed in Table 1, and the run that holds each.
+# The methods whose maps are changed in Table 1, and the run that holds each.
 EXPLAINED = {
     "gradcam": "modified", "integrated_gradients": "modified", "extremal_perturbation": "masks",
 }  # fmt: skip
@@ -30,7 +31,7 @@ METHODS = ("gradcam", "extremal_perturbation", "deepshap", "integrated_gradients
 def ensembles_suite(study: Study, model: str) -> Spec:
     """Integrated gradients and its ensembles under metrics of value and of order."""
     ig = {"steps": study.steps}
-    methods = [{"integrated_gradients": {**ig, "label": "ig"}}]
+    methods: list[Item] = [{"integrated_gradients": {**ig, "label": "ig"}}]
     methods += [{name: {**ig, "noise": NOISE, "label": name}} for name in ENSEMBLES]
     protocols = ["soundness", "completeness", "road_morf", "road_lerf", "accuracy_morf"]
     return study.suite(model, methods, protocols)
@@ -44,11 +45,11 @@ def modified_suite(study: Study, model: str) -> Spec:
 
 
 def masks_suite(study: Study, model: str) -> Spec:
-    """The same of Extremal Perturbation's masks, a run of their own for what they cost."""
+    """The same for Extremal Perturbation's masks, in a separate run because of their cost."""
     return study.suite(model, _all_changes(study, "masks"), CHANGES_SHOW)
 
 
-CHANGES_SHOW: list[Any] = [
+CHANGES_SHOW: list[Item] = [
     {"soundness": {"label": "soundness"}},
     {"completeness": {"label": "completeness"}},
     {"completeness": {"relative": False, "label": "completeness_absolute"}},
@@ -67,13 +68,13 @@ def removed_suite(study: Study, model: str) -> Spec:
 
 
 def removed_of() -> list[str]:
-    """Whose maps lose attribution in claim 11."""
+    """The methods whose maps lose attribution in claim 11."""
     return [of for of, run in EXPLAINED.items() if run == "modified"]
 
 
 def methods_suite(study: Study, model: str) -> Spec:
     """The methods of the paper's figure 9, and DeepSHAP's ensembles, under metrics of value."""
-    methods: list[Any] = [_told(name, study, label=name) for name in METHODS]
+    methods = [_with_steps(name, study, label=name) for name in METHODS]
     methods += [
         {"deepshap": {"noise": {**NOISE, "kind": kind}, "label": f"deepshap {kind}"}}
         for kind in KINDS
@@ -82,15 +83,15 @@ def methods_suite(study: Study, model: str) -> Spec:
 
 
 def input_iba_suite(study: Study, model: str) -> Spec:
-    """InputIBA alone, on fewer samples: it takes some 4,700 passes for each."""
+    """InputIBA alone, on fewer samples: it takes about 4,700 passes per sample."""
     study = replace(study, n=min(study.n, FEWER))
-    return study.suite(model, [_told("input_iba", study, label="input_iba")], METHODS_SHOW)
+    return study.suite(model, [_with_steps("input_iba", study, label="input_iba")], METHODS_SHOW)
 
 
 METHODS_SHOW = ["soundness", "completeness"]
 
 
-def _all_changes(study: Study, run: str) -> list[dict[str, Any]]:
+def _all_changes(study: Study, run: str) -> list[Item]:
     methods = []
     for of in (of for of, mine in EXPLAINED.items() if mine == run):
         methods.append(changed(of, study, "original", "original"))
@@ -98,26 +99,27 @@ def _all_changes(study: Study, run: str) -> list[dict[str, Any]]:
     return methods
 
 
-def changed(of: str, study: Study, scheme: str, way: str) -> dict[str, Any]:
+def changed(of: str, study: Study, scheme: str, way: str) -> Item:
     """A method whose maps are changed."""
-    told = {"of": _told(of, study), "scheme": scheme, "label": label(of, scheme, way)}
+    options = {"of": _with_steps(of, study), "scheme": scheme, "label": label(of, scheme, way)}
     return {
-        "assay.studies.soco.modified:modified": told | ({} if way == "original" else {"way": way})
+        "assay.studies.soco.modified:modified": options
+        | ({} if way == "original" else {"way": way})
     }
 
 
 def label(of: str, scheme: str, way: str) -> str:
-    """What the changed maps are called in the run."""
+    """The label of the changed maps in the run."""
     if way == "original":
         return f"{of} ranks" if scheme == "ranks" else f"{of} original"
     return f"{of} {scheme} {way}"
 
 
-def _told(name: str, study: Study, **more: Any) -> Any:
-    """A method with the study's number of steps, where it takes any."""
+def _with_steps(name: str, study: Study, **more: object) -> Item:
+    """A method with the study's number of steps, if it has steps."""
     steps = {"integrated_gradients": study.steps, "extremal_perturbation": 16 * study.steps}
-    told = ({"steps": steps[name]} if name in steps else {}) | more
-    return {name: told} if told else name
+    options = ({"steps": steps[name]} if name in steps else {}) | more
+    return {name: options} if options else name
 
 
 SUITES = {
@@ -131,5 +133,5 @@ SUITES = {
 
 
 def read(part: str, study: Study, model: str) -> Reading:
-    """What a run gave; what of it is missing is run."""
+    """The results of a run; missing cells are run first."""
     return study.read(part, model, SUITES[part](study, model))

@@ -2,10 +2,10 @@
 
     python -m assay.studies.soco.study --data DIR --device cuda --n 5000 --out DIR
 
-Beside the paper: ResNets on CIFAR-10 for its VGG-16 on ImageNet, so the setting is a stand-in. Maps
-keep single precision; the paper stores them in 8 bits. IBA and InputIBA stand behind the last layer
-with beta 10 and 20, where the paper says neither; Extremal Perturbation keeps a tenth of the image;
-noise of 0.3 is a standard deviation, which the paper leaves open.
+Differs from the paper: ResNets on CIFAR-10 replace its VGG-16 on ImageNet, so the setting is a
+stand-in. Maps have single precision; the paper stores them in 8 bits. IBA and InputIBA are placed
+after the last layer with beta 10 and 20, which the paper does not specify; Extremal Perturbation
+preserves a tenth of the image; noise of 0.3 is a standard deviation, which the paper leaves open.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,10 +22,10 @@ from assay.progress import bar
 from assay.ranking.resampling import Floats
 from assay.studies.claim import (
     Claim,
+    ClaimRow,
     Direction,
     Effect,
-    Row,
-    Setting,
+    SettingKind,
     bootstrap,
     make_row,
     replicates,
@@ -57,18 +57,21 @@ from assay.studies.soco.runs import (
 
 if TYPE_CHECKING:
     from assay.studies.setting import Study
+    from assay.studies.soco.gaussian import GaussianVariant, Trial
     from assay.suite.spec import Spec
 
-USUAL_N = 5000  # images, unless told otherwise
-SAME = 1e-3  # the share of answers that rounding may change
+USUAL_N = 5000  # the default number of images
+SAME = 1e-3  # the share of predictions that rounding may change
 
 # --- the claims -----------------------------------------------------------------------------------
 
 
-def by_network(test: Callable[[Claim, Study, str], Row]) -> Callable[[Claim, Study], list[Row]]:
+def by_network(
+    test: Callable[[Claim, Study, str], ClaimRow],
+) -> Callable[[Claim, Study], list[ClaimRow]]:
     """One row for each network of the study."""
 
-    def rows(claim: Claim, study: Study) -> list[Row]:
+    def rows(claim: Claim, study: Study) -> list[ClaimRow]:
         study.require_networks()
         return [test(claim, study, model) for model in study.models]
 
@@ -76,8 +79,8 @@ def by_network(test: Callable[[Claim, Study, str], Row]) -> Callable[[Claim, Stu
 
 
 @by_network
-def blind_to_magnitude(claim: Claim, study: Study, model: str) -> Row:
-    """6: ranks in place of values change nothing for metrics of order."""
+def blind_to_magnitude(claim: Claim, study: Study, model: str) -> ClaimRow:
+    """6: replacing values by ranks changes nothing for metrics of order."""
     reading = read("modified", study, model)
     maps = [f"integrated_gradients {name}" for name in ("original", "ranks")]
 
@@ -88,21 +91,19 @@ def blind_to_magnitude(claim: Claim, study: Study, model: str) -> Row:
         return np.stack([sound[1] - sound[0], raw[1] - raw[0]], 1)
 
     effects = []
-    for name in (
-        "road",
-        "deletion",
-    ):  # answer by answer; a GPU may round one in thousands otherwise
+    # Prediction by prediction; a GPU may round one in thousands differently.
+    for name in ("road", "deletion"):
         curves = [reading.curves(name, m)["correct"] for m in maps]
         changed = float(np.abs(curves[0] - curves[1]).mean())
         effects.append(Effect(name, changed, 0.0, len(reading.samples), "within", SAME))
     names = ["soundness", "completeness"]
     effects += bootstrap(names, moved, len(reading.samples), **how(study))
-    return make_row(claim, effects, "exact", model)  # it is said of any network
+    return make_row(claim, effects, "exact", model)  # the claim is about any network
 
 
 @by_network
-def curves_apart(claim: Claim, study: Study, model: str) -> Row:
-    """9: metrics of value tell changed maps from the original, metrics of order hardly do."""
+def curves_apart(claim: Claim, study: Study, model: str) -> ClaimRow:
+    """9: metrics of value separate changed maps from the original, metrics of order hardly do."""
     readings = changed_maps(study, model)
     metrics = ("soundness", "completeness", "completeness_absolute", "road", "deletion")
     pairs = [(a, b) for a in metrics[:2] for b in metrics[3:]]
@@ -117,19 +118,19 @@ def curves_apart(claim: Claim, study: Study, model: str) -> Row:
         return np.stack([mean[a] - mean[b] for a, b in pairs], 1)
 
     names = [f"{a} - {b}" for a, b in pairs]
-    found = bootstrap(names, contrasts, count_of(readings), **how(study))
+    effects = bootstrap(names, contrasts, count_of(readings), **how(study))
     whole = distances(np.ones((1, count_of(readings))))[0]
     table = ", ".join(
         f"{name} {each.mean():.3f} ± {each.std():.3f}"
         for name, each in zip(metrics, whole, strict=True)
     )
     note = f"Distances over {whole.shape[1]} cases, mean ± std: {table}"
-    return make_row(claim, found, study.setting, model, note)
+    return make_row(claim, effects, study.setting, model, note)
 
 
 @by_network
-def curves_overlap(claim: Claim, study: Study, model: str) -> Row:
-    """10: under metrics of order, less and more attribution look alike."""
+def curves_overlap(claim: Claim, study: Study, model: str) -> ClaimRow:
+    """10: under metrics of order, removed and introduced attribution look the same."""
     readings = changed_maps(study, model)
 
     def ends(curves: dict[str, Floats]) -> Floats:
@@ -139,13 +140,13 @@ def curves_overlap(claim: Claim, study: Study, model: str) -> Row:
         return np.stack([cases_of(readings, m, weights, ends).mean(1) for m in metrics], 1)
 
     metrics = ("road", "deletion")
-    found = bootstrap(metrics, distances, count_of(readings), **how(study))
-    return make_row(claim, found, study.setting, model)
+    effects = bootstrap(metrics, distances, count_of(readings), **how(study))
+    return make_row(claim, effects, study.setting, model)
 
 
 @by_network
-def removal_unsound(claim: Claim, study: Study, model: str) -> Row:
-    """11: what is left after a removal is not always sounder."""
+def removal_unsound(claim: Claim, study: Study, model: str) -> ClaimRow:
+    """11: removing attribution does not always raise soundness."""
     reading = read("removed", study, model)
     cases = [(of, scheme) for of in removed_of() for scheme in SCHEMES]
 
@@ -155,12 +156,12 @@ def removal_unsound(claim: Claim, study: Study, model: str) -> Row:
         return np.stack(left, 1)
 
     names = [f"{of} {scheme}" for of, scheme in cases]
-    found = bootstrap(names, falls, len(reading.samples), **how(study))
-    return make_row(claim, found, study.setting, model, other_slopes(falls, reading))
+    effects = bootstrap(names, falls, len(reading.samples), **how(study))
+    return make_row(claim, effects, study.setting, model, other_slopes(falls, reading))
 
 
 @by_network
-def ensembles_sounder(claim: Claim, study: Study, model: str) -> Row:
+def ensembles_sounder(claim: Claim, study: Study, model: str) -> ClaimRow:
     """12: every ensemble is sounder than integrated gradients."""
     reading = read("ensembles", study, model)
 
@@ -168,14 +169,14 @@ def ensembles_sounder(claim: Claim, study: Study, model: str) -> Row:
         score = partial(soundness_of, reading, weights=weights, epsilon=epsilon)
         return np.stack([score(method) - score("ig") for method in ENSEMBLES], 1)
 
-    found = bootstrap(ENSEMBLES, gains, len(reading.samples), **how(study))
+    effects = bootstrap(ENSEMBLES, gains, len(reading.samples), **how(study))
     plain = float(soundness_of(reading, "ig", np.ones((1, len(reading.samples))))[0])
     note = f"IG itself {plain:.3f}; {other_slopes(gains, reading)}"
-    return make_row(claim, found, study.setting, model, note)
+    return make_row(claim, effects, study.setting, model, note)
 
 
 @by_network
-def one_ensemble_completer(claim: Claim, study: Study, model: str) -> Row:
+def one_ensemble_completer(claim: Claim, study: Study, model: str) -> ClaimRow:
     """13: the mean over noisy copies is more complete, squares and variance are not."""
     reading = read("ensembles", study, model)
     directions: tuple[Direction, ...] = ("above", "below", "below")
@@ -184,18 +185,18 @@ def one_ensemble_completer(claim: Claim, study: Study, model: str) -> Row:
         gains = {m: gain(reading, "completeness", m, metric) for m in ENSEMBLES}
         return means(gains, study)
 
-    found = [
+    effects = [
         replace(effect, direction=direction)
         for effect, direction in zip(gained("raw"), directions, strict=True)
     ]
     excess = "; ".join(str(effect) for effect in gained(None))
     note = f"Over the same maps dealt to other images: {excess}"
-    return make_row(claim, found, study.setting, model, note)
+    return make_row(claim, effects, study.setting, model, note)
 
 
 @by_network
-def no_gain_by_order(claim: Claim, study: Study, model: str) -> Row:
-    """14: areas of order do not tell whether ensembles are better."""
+def no_gain_by_order(claim: Claim, study: Study, model: str) -> ClaimRow:
+    """14: areas under curves of order do not show whether ensembles are better."""
     reading = read("ensembles", study, model)
     gains: dict[str, Floats] = {}
     each: dict[str, float] = {}
@@ -208,12 +209,12 @@ def no_gain_by_order(claim: Claim, study: Study, model: str) -> Row:
 
 
 @by_network
-def none_best_in_both(claim: Claim, study: Study, model: str) -> Row:
-    """15: who is sound is not complete; masks are complete, Grad-CAM and IBA sound."""
+def none_best_in_both(claim: Claim, study: Study, model: str) -> ClaimRow:
+    """15: sound methods are not complete; masks are complete, Grad-CAM and IBA sound."""
     reading = read("methods", study, model)
     rest = [m for m in METHODS if m not in ("gradcam", "iba")]
 
-    def found(weights: Floats) -> Floats:
+    def leads(weights: Floats) -> Floats:
         mean = weights / weights.sum(1, keepdims=True)
         sound = {m: soundness_of(reading, m, weights) for m in METHODS}
         whole = {m: mean @ reading.values("completeness", m, "raw") for m in METHODS}
@@ -236,13 +237,13 @@ def none_best_in_both(claim: Claim, study: Study, model: str) -> Row:
         )
 
     names = ("nearest to best in both", "masks completer", "gradcam sounder", "iba sounder")
-    effects = bootstrap(names, found, len(reading.samples), **how(study))
+    effects = bootstrap(names, leads, len(reading.samples), **how(study))
     note = f"{both(reading, METHODS)}. {input_iba(study, model)}"
     return make_row(claim, effects, study.setting, model, note)
 
 
 @by_network
-def ensembles_of_deepshap(claim: Claim, study: Study, model: str) -> Row:
+def ensembles_of_deepshap(claim: Claim, study: Study, model: str) -> ClaimRow:
     """16: every ensemble is sounder than DeepSHAP."""
     reading = read("methods", study, model)
     ensembles = [f"deepshap {kind}" for kind in KINDS]
@@ -256,36 +257,36 @@ def ensembles_of_deepshap(claim: Claim, study: Study, model: str) -> Row:
     return make_row(claim, effects, study.setting, model, note)
 
 
-def synthetic_soundness(claim: Claim, study: Study) -> list[Row]:
-    """7: where the truth is known, soundness tells what was introduced."""
+def synthetic_soundness(claim: Claim, study: Study) -> list[ClaimRow]:
+    """7: where the truth is known, soundness detects introduced attribution."""
     from assay.studies.soco import gaussian
 
     rows = []
     for variant, setting in GAUSSIAN.items():
         trials = _trials(claim, study, variant)
-        found = {m: [t.sound_at(m, LEVEL) for t in trials] for m in gaussian.MAPS}
-        exact = {m: replicates(f"{m} - 1", [q - 1 for q in found[m]]) for m in gaussian.MAPS[:2]}
+        sound = {m: [t.sound_at(m, LEVEL) for t in trials] for m in gaussian.MAPS}
+        exact = {m: replicates(f"{m} - 1", [q - 1 for q in sound[m]]) for m in gaussian.MAPS[:2]}
         effects = [replace(effect, direction="within") for effect in exact.values()]
-        less = np.array(found["truth"]) - np.array(found["introduce"])
+        less = np.array(sound["truth"]) - np.array(sound["introduce"])
         effects.append(replicates("truth - introduce", less.tolist()))
         rows.append(make_row(claim, effects, setting, variant, CHOSEN[variant]))
     return rows
 
 
-def _trials(claim: Claim, study: Study, variant: Any) -> list[Any]:
-    """As many draws of the Gaussian data as the study wants."""
+def _trials(claim: Claim, study: Study, variant: GaussianVariant) -> list[Trial]:
+    """The study's number of draws of the Gaussian data."""
     from assay.studies.soco import gaussian
 
     with bar(f"{claim.id} {variant}", study.trials) as done:
-        found = []
+        trials = []
         for seed in range(study.seed, study.seed + study.trials):
-            found.append(gaussian.trial(variant, seed))
+            trials.append(gaussian.trial(variant, seed))
             done(1)
-    return found
+    return trials
 
 
-def synthetic_completeness(claim: Claim, study: Study) -> list[Row]:
-    """8: where the truth is known, completeness tells what was removed."""
+def synthetic_completeness(claim: Claim, study: Study) -> list[ClaimRow]:
+    """8: where the truth is known, completeness detects removed attribution."""
     from assay.studies.soco import gaussian
 
     rows = []
@@ -300,26 +301,26 @@ def synthetic_completeness(claim: Claim, study: Study) -> list[Row]:
     return rows
 
 
-# What each variant of the Gaussian data is to the paper's own, which is not told in full.
-GAUSSIAN: dict[Any, Setting] = {"literal": "stand-in", "clean": "stand-in"}
-CHOSEN = {
+# How each variant of the Gaussian data relates to the paper's, which is not fully described.
+GAUSSIAN: dict[GaussianVariant, SettingKind] = {"literal": "stand-in", "clean": "stand-in"}
+CHOSEN: dict[GaussianVariant, str] = {
     "literal": "Data and network are the paper's; it gives neither fill nor sizes of the changes, "
     "here zero and 30 % of the features",
     "clean": "Half of the features have weight zero, absent ones are drawn anew",
 }
 
 
-def trains(module: str, test: str) -> Callable[[Claim, Study], list[Row]]:
-    """A test that trains networks, which needs torch: its module is read when it is run."""
+def trains(module: str, test: str) -> Callable[[Claim, Study], list[ClaimRow]]:
+    """A test that trains networks; its module, which needs torch, is imported when it is run."""
 
-    def rows(claim: Claim, study: Study) -> list[Row]:
-        found: list[Row] = getattr(importlib.import_module(module), test)(claim, study)
-        return found
+    def rows(claim: Claim, study: Study) -> list[ClaimRow]:
+        made: list[ClaimRow] = getattr(importlib.import_module(module), test)(claim, study)
+        return made
 
     return rows
 
 
-TESTS: dict[str, Callable[[Claim, Study], list[Row]]] = {
+TESTS: dict[str, Callable[[Claim, Study], list[ClaimRow]]] = {
     "soco.1": trains("assay.studies.soco.retraining", "retraining_restores"),
     "soco.2": trains("assay.studies.soco.retraining", "whole_images_fail"),
     "soco.3": trains("assay.studies.soco.planted_features", "each_wins_at_home"),
@@ -348,9 +349,9 @@ RESTS_ON = {
 
 
 def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
-    """The suites of the runs that claims rest on, by their folders."""
-    wanted = set(claims)
-    parts = [part for part, mine in RESTS_ON.items() if wanted & set(mine)]
+    """The suites of the runs behind these claims, by folder."""
+    chosen = set(claims)
+    parts = [part for part, mine in RESTS_ON.items() if chosen & set(mine)]
     if parts:
         study.require_networks()
     return {

@@ -1,7 +1,8 @@
-"""Is a protocol aware of values? Maps that are changed on purpose, and how far curves move.
+"""Does a protocol depend on values? Maps changed on purpose, and distances between curves.
 
-The changes and distances of SoCo's Table 1 and Table 3, in NumPy. A protocol that sees values tells
-the original map from one with attribution removed or introduced; one that sees only order may not.
+The changes and distances of SoCo's Table 1 and Table 3, in NumPy. A protocol that depends on values
+separates the original map from one with attribution removed or introduced; one that depends only on
+the order may not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ QUANTILE = 0.8  # ... to this quantile of the map
 
 
 def unit_range(maps: Floats) -> Floats:  # [n, ...] -> [n, ...]
-    """Maps as SoCo takes them: what is below zero is zero, the highest value of each is one."""
+    """Maps as SoCo uses them: negative values are zero, the highest value of each map is one."""
     positive: Floats = np.clip(np.asarray(maps, dtype=np.float64), 0.0, None)
     highest = positive.reshape(len(positive), -1).max(axis=1, initial=0.0)
     scale = np.where(highest > 0, highest, 1.0).reshape(-1, *[1] * (positive.ndim - 1))
@@ -38,7 +39,7 @@ def modify(maps: Floats, scheme: Scheme, way: Way, uniform: Floats | None = None
 
     Args:
         maps: The maps `[n, ...]`.
-        scheme: `constant` shifts every value by 0.6; `random` by an own amount between 0 and 0.6;
+        scheme: `constant` shifts every value by 0.6; `random` by a random amount up to 0.6;
             `partial` sets the ranks from 60 to 80 % of the ascending order to zero, or the lowest
             40 % to the map's 0.8 quantile.
         way: `remove` or `introduce`.
@@ -48,7 +49,7 @@ def modify(maps: Floats, scheme: Scheme, way: Way, uniform: Floats | None = None
     if maps.size and not (maps.min() >= 0 and maps.max() <= 1):
         raise InputError(
             f"Expected maps in [0, 1], got values from {maps.min():g} to {maps.max():g}. "
-            f"Bring them there with `unit_range`."
+            f"Scale them with `unit_range`."
         )
     sign = 1.0 if way == "introduce" else -1.0
     if scheme == "constant":
@@ -80,7 +81,7 @@ def _partial(flat: Floats, way: Way) -> Floats:  # [n, P]
 def by_rank(maps: Floats) -> Floats:
     """Maps in the same order with other values: each by its rank, zeros stay zero.
 
-    Equal values stay equal. What sees only order sees no difference.
+    Equal values stay equal, so a protocol that depends only on the order cannot change.
     """
     flat = np.asarray(maps, dtype=np.float64).reshape(len(maps), -1)
     ranked = np.empty_like(flat)
@@ -88,8 +89,8 @@ def by_rank(maps: Floats) -> Floats:
         levels, place = np.unique(np.append(values, 0.0), return_inverse=True)
         ranks = place[:-1] - place[-1]  # 0 is rank 0
         ranked[row] = ranks / max(1, len(levels) - 1)
-    found: Floats = ranked.reshape(np.shape(maps))
-    return found
+    shaped: Floats = ranked.reshape(np.shape(maps))
+    return shaped
 
 
 def hausdorff(a: Floats, b: Floats) -> Floats:  # [..., K, 2], [..., L, 2] -> [...]
@@ -100,7 +101,7 @@ def hausdorff(a: Floats, b: Floats) -> Floats:  # [..., K, 2], [..., L, 2] -> [.
 
 
 def smallest_distance(curves: Mapping[str, Floats]) -> Floats:
-    """The smallest Hausdorff distance among the pairs of several curves: how well they are told."""
+    """The smallest Hausdorff distance between any two of several curves."""
     pairs = [hausdorff(curves[a], curves[b]) for a, b in combinations(curves, 2)]
     smallest: Floats = np.min(pairs, axis=0)
     return smallest
