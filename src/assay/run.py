@@ -23,6 +23,8 @@ from assay.models.prepare import choose_micro_batch
 from assay.network import usable_device
 from assay.plan import Plan, Shard, resolve
 from assay.progress import bar
+from assay.ranking.reductions import own_reductions, reduction_of
+from assay.ranking.stored import Recording
 from assay.results import Results
 from assay.shard import ShardRun, look
 from assay.shelf import ResponseShelf
@@ -87,6 +89,7 @@ def run(
         else:
             with threads(1 if one_thread else None):
                 run_serially(plan, settings, unfinished, listen)
+    _evaluate_reductions(plan, store)
     seconds = time.monotonic() - started if unfinished else None
     write_manifest(plan, settings, store, seconds, finished=True)
     return Results(store.folder, keep)
@@ -150,6 +153,8 @@ def prepare(
     _check_settings(device, micro_batch)
     _know_trained(store)
     plan = resolve(spec, device)
+    for protocol in plan.protocols:
+        reduction_of(protocol)  # a mistake in its name or options is found before any work
     earlier = store.read_json(store.path("manifest.json")) or {}
     _check_unchanged(plan, earlier, store)
     sizes = {}
@@ -174,6 +179,25 @@ def _keep_trained(plan: Plan, store: Store) -> None:
     for key, weights in packed(plan.trained).items():
         path = store.path("trained", f"{key}.safetensors")
         store.write_bytes(path, weights)
+
+
+def _evaluate_reductions(plan: Plan, store: Store) -> None:
+    """Store what users' own reductions give for every resample that a ranking of the run draws.
+
+    So whoever reads the run gets the same numbers and intervals without the user's code.
+    """
+    own = own_reductions(plan.protocols)
+    if not own:
+        return
+    recording = Recording(own)
+    results = Results(store.folder, recording=recording)
+    results.leaderboard()
+    for method, about in results.manifest["methods"].items():
+        if about["control"]:
+            results.against(method)
+    for truth in results.knowing:
+        results.trust(truth, quiet=True)
+    recording.write(store)
 
 
 def _check_settings(device: str | None, micro_batch: int | None) -> None:

@@ -58,6 +58,17 @@ CHECKS = pa.schema(
     ]
 )
 
+# What a user's own set-level reduction gave: a sample's part of the number (`draw` is empty), or
+# the number of a weighted set, whose samples and weights `draw` identifies, in the order drawn.
+REDUCED = pa.schema(
+    [
+        ("seed", pa.int64()),
+        ("sample", pa.string()),
+        ("draw", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+
 
 class Store:
     """The files of one run. Reading a file that is not whole is the same as finding none."""

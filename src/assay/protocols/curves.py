@@ -15,10 +15,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay import reduce
 from assay.absent import above, below, by_rank
 from assay.errors import InputError
 from assay.features import UnitsChoice, make_units
+from assay.ranking import arithmetic
 from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Response, Scores
@@ -105,7 +105,7 @@ def removed_shares(steps: Steps) -> list[float]:
 
 def area(values: Tensor, x: Tensor) -> Tensor:  # [B, K], [K] -> [B]
     """The area under curves by the trapezoid rule, per unit of x."""
-    return torch.from_numpy(reduce.area(values.double().cpu().numpy(), x.numpy()))
+    return torch.from_numpy(arithmetic.area(values.double().cpu().numpy(), x.numpy()))
 
 
 def _drop(case: Case, order: Order, output: Output, **settings: object) -> tuple[Tensor, Scores]:

@@ -14,12 +14,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay import reduce
 from assay.absent import ranks
 from assay.features import make_units
 from assay.protocols.truth import said_and_true
-from assay.reduce import Array
+from assay.ranking.arithmetic import pearson
 from assay.registry import protocol
+from assay.store import Array
 from assay.types import Batch, Case, Scores
 
 FACTS: Mapping[str, Any] = {
@@ -109,7 +109,7 @@ def modulo_sensitivity_n(
     """
     said, counts = (v.cpu().numpy() for v in _flat(case))
     if permutations is None:
-        return Scores(torch.from_numpy(reduce.pearson(said, counts)))
+        return Scores(torch.from_numpy(pearson(said, counts)))
     rows = [
         _along_orders(case.batch.generator(b, "orders of pixels"), permutations, *row)
         for b, row in enumerate(zip(said, counts, strict=True))
@@ -121,7 +121,7 @@ def _along_orders(generator: torch.Generator, n: int, said: Array, counts: Array
     """The mean over set sizes of the correlation of growing sums in `n` random orders."""
     orders = [torch.randperm(len(said), generator=generator).numpy() for _ in range(n)]
     sums = [np.stack([v[o].cumsum()[:-1] for o in orders], 1) for v in (said, counts)]
-    by_size = reduce.pearson(*sums)  # [T - 1] from [T - 1, n]
+    by_size = pearson(*sums)  # [T - 1] from [T - 1, n]
     known = by_size[~np.isnan(by_size)]  # elsewhere all sets count alike
     return float(known.mean()) if len(known) else math.nan
 

@@ -11,11 +11,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay import reduce
 from assay.absent import Absent, each
 from assay.errors import InputError
 from assay.features import Features, make_units, parts_of
 from assay.interventions import intervention
+from assay.ranking.arithmetic import spearman
 from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
@@ -62,7 +62,7 @@ def part_deletion(case: Case, *, fill: FillChoice = "rerender", output: Output =
     said = importance(case.batch, case.attribution).cpu()
 
     def agreement(values: Tensor) -> Tensor:  # [B]
-        return (torch.from_numpy(reduce.spearman(values.numpy(), drops)) + 1) / 2
+        return (torch.from_numpy(spearman(values.numpy(), drops)) + 1) / 2
 
     seen = (everywhere > 0).sum(1).double()
     return Scores(agreement(said), extra={"area": agreement(everywhere), "parts_seen": seen})

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from assay import reduce
 from assay.absent import each
 from assay.features import UnitsChoice, make_units, one_of
 from assay.interventions import intervention
+from assay.ranking.arithmetic import spearman
 from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Case, Scores
@@ -54,4 +54,4 @@ def single_deletion(
     answers = case.respond(cells, each(cells), fill).output(output)
     drops = case.clean.output(output).double() - answers.double()  # [B, P], same for every method
     valid, said = cells.valid.cpu().numpy(), cells.sum(case.attribution).cpu().numpy()
-    return Scores(torch.from_numpy(reduce.spearman(said, drops.cpu().numpy(), valid)))
+    return Scores(torch.from_numpy(spearman(said, drops.cpu().numpy(), valid)))

@@ -8,11 +8,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay import reduce
 from assay.absent import Absent, each, random_subsets
 from assay.errors import InputError, NotApplicable
 from assay.features import Features, UnitsChoice, make_units, one_of
 from assay.interventions import intervention
+from assay.ranking.arithmetic import pearson
 from assay.registry import protocol
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
@@ -238,7 +238,7 @@ def _correlation(
     cost = (case.clean.output(output).double() - answers.double()).cpu().numpy()
     said = _sums(case, features, sets).cpu().numpy()
     split = (*sizes.shape, subsets)
-    by_size = reduce.pearson(said.reshape(split), cost.reshape(split))  # [B, sizes]
+    by_size = pearson(said.reshape(split), cost.reshape(split))  # [B, sizes]
     by_size = np.where(sizes > 0, by_size, np.nan)
     known = ~np.isnan(by_size)
     mean = np.where(known, by_size, 0).sum(1) / np.where(known.any(1), known.sum(1), np.nan)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assay.errors import PrerequisiteError
+from assay.ranking.arithmetic import spearman
 from assay.ranking.resampling import Floats
-from assay.reduce import spearman
 from assay.studies.claims import (
     Claim,
     Direction,

@@ -19,7 +19,7 @@ from assay.features import parts_of
 from assay.methods import attribute
 from assay.models.prepare import prepare_network
 from assay.protocols.parts import importance
-from assay.reduce import PART_SCORES
+from assay.ranking.reduce_part_checks import PART_SCORES
 from assay.spec import Choice, choose_one
 from assay.types import Batch, Model, Parts
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.api import explain
 from assay.plan import build_one
-from assay.reduce import spearman
+from assay.ranking.arithmetic import spearman
 from assay.studies.claims import Claim, Effect, Row, make_row
 from assay.studies.soco_numbers import means
 from assay.types import Batch, Model

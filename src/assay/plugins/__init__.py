@@ -1,0 +1,1 @@
+"""Plug-ins: how they are registered, named, configured and identified."""
