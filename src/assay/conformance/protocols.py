@@ -27,6 +27,7 @@ from assay.conformance.worlds import (
 from assay.data.memory import as_dataset
 from assay.errors import NotApplicable
 from assay.models.wrap import model as as_model
+from assay.plugins.set_level import own_reduction
 from assay.registry import Protocol
 from assay.run import prepare
 from assay.scoring import score_case
@@ -145,6 +146,8 @@ def scores_stay_in_their_range(exam: Exam, item: Any) -> None:
     low, high = _plugin(item).range
     noise = torch.randn(exam.truth.shape, generator=torch.Generator().manual_seed(0))
     values = scores(exam, noise, item)
+    if own_reduction(_plugin(item).reduce) is not None:
+        values = values.mean(0, keepdim=True)  # the set's number: only parts lie beyond the range
     if not bool(((values >= low - 1e-9) & (values <= high + 1e-9)).all()):
         raise Fault(f"declares the range {low:g} to {high:g}, gives {values.min():g} to "
                     f"{values.max():g}")  # fmt: skip
