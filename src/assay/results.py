@@ -9,22 +9,35 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from assay.errors import InputError, PrerequisiteError, unknown, warn
+from assay.plugins.addresses import is_address
 from assay.store import CHECKS, CURVES, SCORES, Array, Store, query, require_run
 from assay.suite.spec import Spec, parse_suite
 
 if TYPE_CHECKING:
     from assay.ranking.leaderboard import Leaderboard
+    from assay.ranking.sets import Key, Outcome, SetCurves
+    from assay.ranking.stored import Recording
 
 
 class Results:
     """What a run found. `scores` and `curves` are tidy tables; order is that of the suite."""
 
-    def __init__(self, folder: str | Path, keep: Any = None) -> None:
-        """Open the run in `folder`; `keep` is held as long as the results are."""
+    def __init__(
+        self, folder: str | Path, keep: Any = None, recording: "Recording | None" = None
+    ) -> None:
+        """Open the run in `folder`.
+
+        Args:
+            folder: The run's folder.
+            keep: Held as long as the results are.
+            recording: Evaluates users' own reductions, in the run that has their code; everywhere
+                else the stored numbers are read.
+        """
         self.store = require_run(folder)
         self.folder = self.store.folder
         self.manifest: dict[str, Any] = Store.read_json(self.store.path("manifest.json"))
         self._keep = keep
+        self._recording = recording
 
     @functools.cached_property
     def spec(self) -> Spec:
@@ -37,22 +50,34 @@ class Results:
         return self._whole[0]
 
     @property
-    def outcomes(self) -> dict[tuple[str, ...], Any]:
-        """What the protocols that judge whole sets judge by: see `assay.ranking.sets`."""
+    def outcomes(self) -> "dict[Key, Outcome]":
+        """The numbers of the protocols that judge whole sets: see `assay.ranking.sets`."""
         return self._whole[1]
 
     @functools.cached_property
-    def _whole(self) -> tuple[pa.Table, dict[tuple[str, ...], Any]]:
+    def _whole(self) -> "tuple[pa.Table, dict[Key, Outcome]]":
         scores = self._gather("scores", SCORES, required=True)
         protocols = self.manifest["protocols"]
-        reduced = {p: about.get("reduce", "mean") for p, about in protocols.items()}
-        sets = {label: name for label, name in reduced.items() if name != "mean"}
+        names = {label: about.get("reduce", "mean") for label, about in protocols.items()}
+        sets = [label for label, name in names.items() if name != "mean"]
         if not sets:
             return scores, {}
-        from assay.ranking.sets import read_outcomes, with_values
+        from assay.ranking.sets import read_curves, with_values
 
-        outcomes = read_outcomes(scores, self.curves, sets)
+        curves = read_curves(scores, self.curves, sets)
+        outcomes = {key: self._outcome(key[3], names[key[3]], c) for key, c in curves.items()}
         return with_values(scores, outcomes), outcomes
+
+    def _outcome(self, protocol: str, name: str, curves: "SetCurves") -> "Outcome":
+        """The numbers of one method under one protocol: reduced here, or read where stored."""
+        from assay.ranking.reductions import named_reduction
+        from assay.ranking.stored import read_stored
+
+        if not is_address(name):
+            return curves.reduced(named_reduction(name).with_options(curves.options))
+        if self._recording is not None:
+            return self._recording.outcome(protocol, curves)
+        return read_stored(self.store, protocol, curves)
 
     @property
     def _ranges(self) -> dict[str, tuple[float, float]]:

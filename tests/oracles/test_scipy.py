@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from assay import reduce
+from assay.ranking import arithmetic
 
 small = st.integers(min_value=-3, max_value=3)  # few values, so that ties are many
 
@@ -16,14 +16,14 @@ small = st.integers(min_value=-3, max_value=3)  # few values, so that ties are m
 def test_correlations_equal_scipy_with_ties(pairs):
     a, d = np.array(pairs, dtype=float).T
     if np.ptp(d) == 0:
-        assert np.isnan(reduce.spearman(a[None], d[None])[0])
+        assert np.isnan(arithmetic.spearman(a[None], d[None])[0])
     elif np.ptp(a) == 0:
-        assert reduce.spearman(a[None], d[None])[0] == 0
+        assert arithmetic.spearman(a[None], d[None])[0] == 0
     else:
-        assert reduce.spearman(a[None], d[None])[0] == pytest.approx(
+        assert arithmetic.spearman(a[None], d[None])[0] == pytest.approx(
             stats.spearmanr(a, d)[0], abs=1e-12
         )
-        assert reduce.pearson(a[None], d[None])[0] == pytest.approx(
+        assert arithmetic.pearson(a[None], d[None])[0] == pytest.approx(
             stats.pearsonr(a, d)[0], abs=1e-12
         )
 
@@ -34,7 +34,10 @@ def test_correlations_among_valid_columns_equal_scipy():
     valid = rng.random((40, 12)) < rng.random((40, 1))
     few = valid.sum(1) < 3
     assert 0 < few.sum() < 40
-    for ours, theirs in ((reduce.spearman, stats.spearmanr), (reduce.pearson, stats.pearsonr)):
+    for ours, theirs in (
+        (arithmetic.spearman, stats.spearmanr),
+        (arithmetic.pearson, stats.pearsonr),
+    ):
         found = ours(a, d, valid)
         assert np.isnan(found[few]).all()
         for row in np.flatnonzero(~few):
@@ -47,17 +50,17 @@ def test_correlations_among_valid_columns_equal_scipy():
 def test_rows_are_independent():
     rng = np.random.default_rng(0)
     a, d = rng.normal(size=(2, 7, 16))
-    together = reduce.spearman(a, d)
-    alone = [reduce.spearman(a[i : i + 1], d[i : i + 1])[0] for i in range(7)]
+    together = arithmetic.spearman(a, d)
+    alone = [arithmetic.spearman(a[i : i + 1], d[i : i + 1])[0] for i in range(7)]
     assert together.tolist() == alone
 
 
 def test_rounding_is_not_information():
     a = np.full((1, 10), 0.1) + np.linspace(0, 1e-17, 10)
-    assert reduce.pearson(a, np.arange(10.0)[None])[0] == 0
+    assert arithmetic.pearson(a, np.arange(10.0)[None])[0] == 0
 
 
 def test_area_of_known_curves():
     x = np.linspace(0, 1, 101)
-    assert reduce.area(x[None] ** 2, x)[0] == pytest.approx(1 / 3, abs=1e-4)
-    assert reduce.area(np.ones((1, 3)), np.array([0.0, 0.2, 0.5]))[0] == 1
+    assert arithmetic.area(x[None] ** 2, x)[0] == pytest.approx(1 / 3, abs=1e-4)
+    assert arithmetic.area(np.ones((1, 3)), np.array([0.0, 0.2, 0.5]))[0] == 1

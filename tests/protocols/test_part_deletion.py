@@ -8,8 +8,9 @@ import torch
 from scipy.stats import spearmanr
 
 import assay
-from assay import reduce
 from assay.protocols.painted_parts import THRESHOLDS, grown, importance, minimal_sets
+from assay.ranking.arithmetic import spearman
+from assay.ranking.reduce_part_checks import PART_CHECKS, PART_SCORES, part_checks, part_checks_each
 from assay.studies import funnybirds
 
 N = 16
@@ -119,7 +120,7 @@ def test_area_is_told_beside_every_score(made, batch, drops):
     for row in results.scores.to_pylist():
         found[row["metric"]].append(row["value"])
     area = importance(batch, torch.ones(N, 64, 64))
-    expected = (1 + reduce.spearman(area.numpy(), drops.numpy())) / 2
+    expected = (1 + spearman(area.numpy(), drops.numpy())) / 2
     assert found["area"] == pytest.approx(expected.tolist())
     assert found["parts_seen"] == [(area[b] > 0).sum().item() for b in range(N)]
 
@@ -194,7 +195,7 @@ def test_the_checks_are_those_counted_by_hand(made, batch):
         curves.setdefault((row["name"], row["step"]), []).append(row["value"])
     for step in (0, 20, 79):
         by_hand = checks_by_hand(made, batch, maps, THRESHOLDS[step])
-        for k, name in enumerate(reduce.PART_CHECKS):
+        for k, name in enumerate(PART_CHECKS):
             assert curves[name, step] == pytest.approx(by_hand[:, k], nan_ok=True), (name, step)
 
 
@@ -227,9 +228,9 @@ def test_right_is_what_the_label_says_whichever_class_is_explained(made, batch, 
 def test_completeness_mixes_the_checks_at_its_best_threshold(made, oracle):
     values = {
         name: score(made, oracle, "part_completeness", score=name).mean().item()
-        for name in reduce.PART_SCORES
+        for name in PART_SCORES
     }
-    checks = [values[name] for name in reduce.PART_CHECKS]
+    checks = [values[name] for name in PART_CHECKS]
     assert values["completeness"] == pytest.approx((sum(checks[:3]) / 3 + checks[3]) / 2)
     assert values["completeness"] > 0.9
     blind = score(made, -oracle, "part_completeness").mean().item()
@@ -251,18 +252,18 @@ def test_the_signed_sum_of_the_authors_code_calls_all_important(made, batch):
 def test_parts_of_a_number_have_it_as_their_mean():
     """Also where a check does not apply to all; and weights are repetitions."""
     generator = np.random.default_rng(0)
-    curves = {name: generator.random((9, 6)) for name in reduce.PART_CHECKS}
+    curves = {name: generator.random((9, 6)) for name in PART_CHECKS}
     curves["data_check"][:4] = np.nan
     curves["distractibility"][5] = np.nan
     x, weights = np.arange(6.0), generator.integers(0, 3, (7, 9)).astype(float)
     weights[:, 8] += 1  # somebody is always right
-    for name in reduce.PART_SCORES:
-        whole = reduce.part_checks(curves, x, np.ones((1, 9)), score=name)[0]
-        assert reduce.part_checks_each(curves, x, score=name).mean() == pytest.approx(whole)
-        many = reduce.part_checks(curves, x, weights, score=name)
+    for name in PART_SCORES:
+        whole = part_checks(curves, x, np.ones((1, 9)), score=name)[0]
+        assert part_checks_each(curves, x, score=name).mean() == pytest.approx(whole)
+        many = part_checks(curves, x, weights, score=name)
         for b, row in enumerate(weights.astype(int)):
             repeated = {n: np.repeat(c, row, 0) for n, c in curves.items()}
-            alone = reduce.part_checks(repeated, x, np.ones((1, row.sum())), score=name)[0]
+            alone = part_checks(repeated, x, np.ones((1, row.sum())), score=name)[0]
             assert many[b] == pytest.approx(alone)
 
 
@@ -297,7 +298,7 @@ def test_the_page_shows_the_checks(made, tmp_path):
         made.model, made.dataset, ["gradcam", "random"], ["part_completeness"], progress=False
     )
     text = results.report(tmp_path / "report.html").read_text()
-    assert all(name in text for name in reduce.PART_SCORES)
+    assert all(name in text for name in PART_SCORES)
 
 
 def test_all_scores_of_a_method(made):

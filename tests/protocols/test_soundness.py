@@ -8,11 +8,11 @@ from scipy import stats
 from torch import nn
 
 import assay
-from assay import reduce
 from assay.conformance.worlds import linear_images
 from assay.data.memory import as_dataset
 from assay.ranking import leaderboard
 from assay.ranking.intervals import set_differences, set_interval
+from assay.ranking.reduce_soundness import at_level, soundness, soundness_curve, soundness_each
 from assay.results import load
 from assay.run import run
 from assay.suite.spec import make_suite
@@ -30,19 +30,19 @@ FALSE_SHARE = (2 / 8 + 1 / 4 + 1 / 8 + 0) / 4
 
 @pytest.mark.parametrize("variant", ["slope", "paper", "code"])
 def test_a_curve_of_three_steps(variant):
-    read = lambda level: reduce.soundness(  # noqa: E731
+    read = lambda level: soundness(  # noqa: E731
         CURVES, X, np.ones((1, 4)), levels=[level], variant=variant
     )[0]
     assert read(0.5) == pytest.approx(1, abs=1e-6)
     assert read(0.75) == pytest.approx(1 - FALSE_SHARE, abs=1e-6)
     assert read(1.0) == pytest.approx(1 - FALSE_SHARE, abs=1e-6)
-    accuracy, curve = reduce.soundness_curve(CURVES, X, variant=variant)
+    accuracy, curve = soundness_curve(CURVES, X, variant=variant)
     assert accuracy.tolist() == [0.5, 0.5, 0.75, 1]
     # Read before it is judged, the second step is still sound.
     second = 1 if variant == "code" else 1 - (2 / 6 + 1 / 3 + 1 / 5 + 0) / 4
     assert curve == pytest.approx([1, second, 1 - FALSE_SHARE, 1 - FALSE_SHARE], abs=1e-6)
-    assert reduce.at_level(accuracy, curve, 0.6) == curve[2]
-    assert np.isnan(reduce.at_level(accuracy[:2], curve[:2], 0.6))
+    assert at_level(accuracy, curve, 0.6) == curve[2]
+    assert np.isnan(at_level(accuracy[:2], curve[:2], 0.6))
 
 
 def curves_of(accuracy, mass):
@@ -55,7 +55,7 @@ def test_a_rise_of_exactly_one_percent_is_false_in_the_code_only():
     curves = curves_of([0.1, 0.2, 0.21, 1], [0, 1, 2, 3])
     x = np.array([0, 0.01, 0.02, 1])
     values = {
-        v: reduce.soundness(curves, x, np.ones((1, 100)), levels=[1], variant=v)[0]
+        v: soundness(curves, x, np.ones((1, 100)), levels=[1], variant=v)[0]
         for v in ("slope", "paper", "code")
     }
     # The last step, of 98 %, is too slow for a slope of 1 (0.79); the papers' step has no length.
@@ -66,7 +66,7 @@ def test_a_straight_rise_on_ten_classes_is_sound_by_slope_and_false_by_step():
     """From .10 to .92 in 97 steps gains .0085 a step."""
     x = np.array([0, *np.arange(2, 98) / 100, 1])
     curves = {"correct": 0.1 + 0.82 * x[None], "mass": x[None].copy()}
-    read = lambda variant, epsilon: reduce.soundness(  # noqa: E731
+    read = lambda variant, epsilon: soundness(  # noqa: E731
         curves, x, np.ones((1, 1)), levels=[0.9], variant=variant, epsilon=epsilon
     )[0]
     assert read("slope", 0.8) == 1
@@ -81,17 +81,17 @@ def test_a_warm_up_does_not_hide_false_mass():
     """Attribution on what never helps, until what has none brings accuracy: an inverted map."""
     curves = curves_of([0.1, 0.1, 0.1, 0.9], [0, 1, 2, 2])
     x = np.array([0, 0.3, 0.6, 1])
-    assert reduce.soundness(curves, x, np.ones((1, 100)), levels=[0.9])[0] == 0
+    assert soundness(curves, x, np.ones((1, 100)), levels=[0.9])[0] == 0
 
 
 def test_after_saturation_soundness_falls_but_is_not_read_there():
     curves = curves_of([0, 1, 1, 1, 1], [0, 1, 2, 3, 4])
     x = np.array([0, 0.1, 0.2, 0.3, 1])
     for variant in ("slope", "paper"):
-        _, curve = reduce.soundness_curve(curves, x, variant=variant)
+        _, curve = soundness_curve(curves, x, variant=variant)
         assert curve == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4])
-        assert reduce.soundness(curves, x, np.ones((1, 100)), levels=[0.9], variant=variant)[0] == 1
-    _, lagging = reduce.soundness_curve(curves, x, variant="code")
+        assert soundness(curves, x, np.ones((1, 100)), levels=[0.9], variant=variant)[0] == 1
+    _, lagging = soundness_curve(curves, x, variant="code")
     assert lagging == pytest.approx([1, 1, 2 / 3, 2 / 4], abs=1e-6)
 
 
@@ -139,15 +139,15 @@ def test_agrees_with_the_loop_and_with_resampled_images(seed):
     generator = np.random.default_rng(seed + 100)
     counts = np.stack([np.bincount(generator.integers(0, 30, 30), minlength=30) for _ in range(9)])
     for level in (0.3, 0.9):
-        found = reduce.soundness(curves, x, counts, levels=[level], epsilon=0.7)
+        found = soundness(curves, x, counts, levels=[level], epsilon=0.7)
         for row, value in zip(counts, found, strict=True):
             drawn = np.repeat(np.arange(30), row)
             resampled = {name: c[drawn] for name, c in curves.items()}
             book = by_the_book(resampled["correct"], resampled["mass"], x, 0.7, level)
             assert value == pytest.approx(book)
     for variant in ("slope", "paper", "code"):
-        each = reduce.soundness_each(curves, x, variant=variant)
-        whole = reduce.soundness(curves, x, np.ones((1, 30)), variant=variant)
+        each = soundness_each(curves, x, variant=variant)
+        whole = soundness(curves, x, np.ones((1, 30)), variant=variant)
         assert each.mean() == pytest.approx(whole[0])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from assay.reduce import at_level, soundness_curve
+from assay.ranking.reduce_soundness import at_level, soundness_curve
 from assay.studies.soco import gaussian
 
 # Completeness at thresholds .9 to .6, of an independent prototype on one draw.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import toy_run  # noqa: F401 - registers toy_images and toy_net
-from assay import reduce
 from assay.environments.environment import environment
 from assay.errors import InputError, PrerequisiteError
+from assay.ranking import reduce_soundness
 from assay.studies import planting
 from assay.studies.setting import Study, forecasts, run_study
 from assay.studies.soco import gaussian
@@ -104,8 +104,8 @@ def test_weighted_curves_are_those_of_the_resampled_set(study):
     weights = np.bincount(drawn, minlength=12)[None].astype(float)
     again = {name: values[drawn] for name, values in curves.items()}
     for variant in ("slope", "paper", "code"):
-        found = reduce.soundness_curve(curves, x, weights, variant=variant)
-        expected = reduce.soundness_curve(again, x, variant=variant)
+        found = reduce_soundness.soundness_curve(curves, x, weights, variant=variant)
+        expected = reduce_soundness.soundness_curve(again, x, variant=variant)
         for mine, theirs in zip(found, expected, strict=True):
             assert mine[0] == pytest.approx(theirs)
 

@@ -29,9 +29,10 @@ from assay.errors import NotApplicable
 from assay.models.wrap import model as as_model
 from assay.plan.scoring import score_case
 from assay.plugins.registry import Protocol, identity
+from assay.plugins.set_level import own_reduction
 from assay.run.shard import make_engine
 from assay.run.suite_run import prepare
-from assay.store.files import NOWHERE
+from assay.store import NOWHERE
 from assay.suite.spec import choose_one, make_suite
 from assay.types import Case
 
@@ -158,6 +159,8 @@ def scores_stay_in_their_range(exam: Exam, item: Any) -> None:
     low, high = _plugin(item).range
     noise = torch.randn(exam.truth.shape, generator=torch.Generator().manual_seed(0))
     values = scores(exam, noise, item)
+    if own_reduction(_plugin(item).reduce) is not None:
+        values = values.mean(0, keepdim=True)  # the set's number: only parts lie beyond the range
     if not bool(((values >= low - 1e-9) & (values <= high + 1e-9)).all()):
         raise Fault(f"declares the range {low:g} to {high:g}, gives {values.min():g} to "
                     f"{values.max():g}")  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.reduce import REDUCTIONS
+from assay.ranking.reductions import reduction_of
 from assay.suite.spec import Choice
 from assay.types import UPPER_BOUND, Batch, Case, Scores
 
@@ -19,11 +19,25 @@ def score_case(protocol: Choice, case: Case) -> Scores:
     scores = protocol.plugin.function(case, **protocol.options)
     if not isinstance(scores, Scores) or tuple(scores.value.shape) != (len(case.batch),):
         raise InputError(f"Expected `{protocol.label}` to give Scores with one value per sample.")
+    if protocol.plugin.reduce != "mean":
+        return _judged_together(protocol, scores)
     value = scores.value.double().cpu()
     if isinstance(protocol.plugin.chance, int | float):
         chance = float(protocol.plugin.chance)
         value = torch.where(case.constant.cpu() & ~value.isnan(), chance, value)
     return replace(scores, value=value)
+
+
+def _judged_together(protocol: Choice, scores: Scores) -> Scores:
+    """Scores with no value yet: only the curves of the whole set decide it."""
+    size = (len(scores.value), 0 if scores.x is None else len(scores.x))
+    whole = [tuple(curve.shape) == size for curve in scores.curves.values()]
+    if scores.x is None or not whole or not all(whole) or "x" in scores.curves:
+        raise InputError(
+            f"Expected `{protocol.label}` to give `Scores` with `curves` {{name: [B, K]}} over `x` "
+            f"[K], none of them named `x`: its reduction judges the whole set by them."
+        )
+    return replace(scores, value=torch.full((size[0],), torch.nan, dtype=torch.float64))
 
 
 def dealt(groups: Sequence[str]) -> list[int] | None:
@@ -41,18 +55,16 @@ def dealt(groups: Sequence[str]) -> list[int] | None:
 
 
 def settled(protocol: Choice, parts: Sequence[Scores]) -> Tensor:  # [B]
-    """The scores of all samples together, where they are judged together."""
-    if protocol.plugin.reduce == "mean":
+    """The scores of all samples, judged together where their number is one of the whole set."""
+    reduction = reduction_of(protocol)
+    if reduction is None:
         return torch.cat([part.value for part in parts])
-    reduction, x = REDUCTIONS[protocol.plugin.reduce], parts[0].x
-    if x is None:
-        raise InputError(f"Expected `{protocol.label}` to give the curves it is judged by.")
     curves = {
         name: torch.cat([part.curves[name] for part in parts]).cpu().numpy()
         for name in parts[0].curves
     }
-    options = {name: protocol.options[name] for name in reduction.options}
-    return torch.from_numpy(reduction.each(curves, x.numpy(), **options))
+    x = next(part.x for part in parts if part.x is not None)
+    return torch.from_numpy(reduction.parts(curves, x.numpy()))
 
 
 def empty_maps(protocol: Choice, case: Case, scores: Scores) -> np.ndarray[Any, Any]:  # [B]

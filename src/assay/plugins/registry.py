@@ -25,6 +25,8 @@ from assay.plugins.marks import Nested as Nested
 from assay.plugins.marks import marked
 from assay.plugins.needs import check_needs
 from assay.plugins.options import missed
+from assay.plugins.passes import Passes as Passes
+from assay.plugins.set_level import Reduce, own_reduction
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -146,27 +148,6 @@ class Plugin:
 
 
 @dataclass(frozen=True)
-class Passes:
-    """What one sample costs: network passes forward, and how often a gradient goes back.
-
-    A gradient that goes back only a part of the way counts as one. None where it depends on the
-    sample or the network: on its segments, channels or tokens, or on how soon a map is good enough.
-    """
-
-    forward: int | None = 0
-    backward: int | None = 0
-    by: str = ""  # where it is None, what decides, in few words: "channels + 1"
-    once: int = 0  # samples of the data that pass forward before the first, for all of them
-    finding: str = ""  # what these tell: methods that want the same share them
-
-    def times(self, copies: int) -> "Passes":
-        """The cost of explaining so many copies."""
-        both = (self.forward, self.backward)
-        forward, backward = (None if count is None else count * copies for count in both)
-        return replace(self, forward=forward, backward=backward)
-
-
-@dataclass(frozen=True)
 class Promise:
     """A number that tells how far a method's maps miss what its formula promises; 0 is perfect.
 
@@ -221,11 +202,22 @@ class Protocol(Plugin):
     sign_sensitive: bool | Callable[[Mapping[str, Any]], bool] = True  # or from its options
     uses: Literal["order", "value", "support"] = "order"
     metric: str = "value"
-    reduce: str = "mean"  # how samples become a number: the mean, or a name in `assay.reduce`
+    reduce: Reduce = "mean"  # how samples become a number
     judges: Literal["sample", "set"] = "sample"  # set: a score depends on who is scored beside it
     whole_truth: bool = False  # whether all of the truth must be marked to score highest
     axis: str = "share of the units removed"  # what its curves are drawn over
     intervenes: Intervenes | None = None
+
+    def __post_init__(self) -> None:
+        """Judge whole sets where the number is one of the set: it depends on who is in it."""
+        if self.reduce != "mean":
+            object.__setattr__(self, "judges", "set")
+
+    @property
+    def code(self) -> str:
+        """As of every plug-in; with a set-level reduction of the user's own, the code of both."""
+        own = own_reduction(self.reduce)
+        return super().code if own is None else identity([super().code, code_identity(own)])
 
     def signs_matter(self, options: Mapping[str, Any]) -> bool:
         """Whether a map with turned signs scores otherwise under these options."""
@@ -335,7 +327,9 @@ def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
         **facts: `higher_is_better`; `range`; `chance`, a number where theory gives one;
             `sign_sensitive`, also as a function of the options; `uses`: order, value or support;
             `metric`, the name of its number; `whole_truth`, whether all of the truth must be marked
-            to score highest; `needs`, as of methods; `title`, `family`, `cite`, `version`.
+            to score highest; `reduce`, for a number of the whole set that is not the mean of its
+            samples: a function `(curves, x, weights, *, options) -> values`, or its address;
+            `needs`, as of methods; `title`, `family`, `cite`, `version`.
     """
     return register("protocol", name, **facts)
 

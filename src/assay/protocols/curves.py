@@ -14,10 +14,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from assay import reduce
 from assay.errors import InputError
 from assay.plugins.option_types import Count, Output
 from assay.plugins.registry import protocol
+from assay.ranking import arithmetic
 from assay.removal import FillChoice
 from assay.types import Case, Response, Scores
 from assay.units.absent import above, below, by_rank
@@ -107,7 +107,7 @@ def removed_shares(steps: Steps) -> list[float]:
 
 def area(values: Tensor, x: Tensor) -> Tensor:  # [B, K], [K] -> [B]
     """The area under curves by the trapezoid rule, per unit of x."""
-    return torch.from_numpy(reduce.area(values.double().cpu().numpy(), x.numpy()))
+    return torch.from_numpy(arithmetic.area(values.double().cpu().numpy(), x.numpy()))
 
 
 def _drop(

@@ -13,11 +13,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay import reduce
 from assay.plugins.option_types import Options
 from assay.plugins.registry import protocol
 from assay.protocols.truth import map_and_truth
-from assay.reduce import Array
+from assay.ranking.arithmetic import pearson
+from assay.store import Array
 from assay.types import Batch, Case, Scores
 from assay.units.absent import ranks
 from assay.units.features import make_units
@@ -110,7 +110,7 @@ def modulo_sensitivity_n(
     """
     sizes, counts = (v.cpu().numpy() for v in _flat(case))
     if permutations is None:
-        return Scores(torch.from_numpy(reduce.pearson(sizes, counts)))
+        return Scores(torch.from_numpy(pearson(sizes, counts)))
     rows = [
         _along_orders(case.batch.generator(b, "orders of pixels"), permutations, *row)
         for b, row in enumerate(zip(sizes, counts, strict=True))
@@ -122,7 +122,7 @@ def _along_orders(generator: torch.Generator, n: int, sizes: Array, counts: Arra
     """The correlation of sums that grow along `n` random orders, averaged over set sizes."""
     orders = [torch.randperm(len(sizes), generator=generator).numpy() for _ in range(n)]
     sums = [np.stack([v[o].cumsum()[:-1] for o in orders], 1) for v in (sizes, counts)]
-    by_size = reduce.pearson(*sums)  # [T - 1] from [T - 1, n]
+    by_size = pearson(*sums)  # [T - 1] from [T - 1, n]
     known = by_size[~np.isnan(by_size)]  # NaN where all sets hold equally many counted pixels
     return float(known.mean()) if len(known) else math.nan
 

@@ -11,11 +11,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay import reduce
 from assay.engine.engine import intervention
 from assay.errors import InputError
 from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
+from assay.ranking.arithmetic import spearman
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
 from assay.units.absent import Absent, each
@@ -65,7 +65,7 @@ def part_deletion(case: Case, *, fill: FillChoice = "rerender", output: Output =
     sums = importance(case.batch, case.attribution).cpu()
 
     def agreement(values: Tensor) -> Tensor:  # [B]
-        return (torch.from_numpy(reduce.spearman(values.numpy(), drops)) + 1) / 2
+        return (torch.from_numpy(spearman(values.numpy(), drops)) + 1) / 2
 
     seen = (everywhere > 0).sum(1).double()
     return Scores(agreement(sums), extra={"area": agreement(everywhere), "parts_seen": seen})

@@ -5,10 +5,10 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from assay import reduce
 from assay.engine.engine import intervention
 from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
+from assay.ranking.arithmetic import spearman
 from assay.removal import FillChoice
 from assay.types import Case, Scores
 from assay.units.absent import each
@@ -56,4 +56,4 @@ def single_deletion(
     answers = case.respond(cells, each(cells), fill).output(output)
     drops = case.clean.output(output).double() - answers.double()  # [B, P], same for every method
     valid, sums = cells.valid.cpu().numpy(), cells.sum(case.attribution).cpu().numpy()
-    return Scores(torch.from_numpy(reduce.spearman(sums, drops.cpu().numpy(), valid)))
+    return Scores(torch.from_numpy(spearman(sums, drops.cpu().numpy(), valid)))

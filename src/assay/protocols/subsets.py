@@ -8,11 +8,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from assay import reduce
 from assay.engine.engine import intervention
 from assay.errors import InputError, NotApplicable
 from assay.plugins.option_types import Options, Output, Share
 from assay.plugins.registry import protocol
+from assay.ranking.arithmetic import pearson
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
 from assay.units.absent import Absent, each, random_subsets
@@ -243,7 +243,7 @@ def _correlation(
     cost = (case.clean.output(output).double() - answers.double()).cpu().numpy()
     sums = _sums(case, features, sets).cpu().numpy()
     split = (*sizes.shape, subsets)
-    by_size = reduce.pearson(sums.reshape(split), cost.reshape(split))  # [B, sizes]
+    by_size = pearson(sums.reshape(split), cost.reshape(split))  # [B, sizes]
     by_size = np.where(sizes > 0, by_size, np.nan)
     known = ~np.isnan(by_size)
     mean = np.where(known, by_size, 0).sum(1) / np.where(known.any(1), known.sum(1), np.nan)

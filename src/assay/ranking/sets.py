@@ -1,57 +1,109 @@
-"""Numbers of whole sets, such as soundness: from stored outcomes, decided anew in resamples."""
+"""Numbers of whole sets, such as soundness: from stored curves, decided anew in every resample."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay.ranking.reductions import Reduction
 from assay.ranking.resampling import Floats
-from assay.reduce import REDUCTIONS, Array, Reduction
-from assay.store import SHOWN_ONLY
+from assay.store import SHOWN_ONLY, Array
 
 Key = tuple[str, ...]  # dataset, model, checkpoint, protocol, method
 Curves = dict[str, Array]  # by name, and x: each [K]
+# From samples and weights of each [b, n] to the number of every weighted set [b].
+Numbers = Callable[[Sequence[str], Floats], Floats]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one method's samples came to under a protocol that judges them together.
+    """One method's number under a protocol that judges its samples together.
 
     Attributes:
         samples: The samples, sorted.
-        parts: Their curves [n, K] by name, one mapping per seed.
-        x: Where the curves were taken [K].
-        reduction: From curves to the number.
-        options: Its options.
         own: The part of each seed and sample in its seed's number.
+        values: From some of the samples and weights [b, n] to the number of each weighted set [b].
+        varied: The same under other options, by name: what the number is always shown with.
     """
 
     samples: Sequence[str]
-    parts: Sequence[Mapping[str, Array]]
-    x: Array
-    reduction: Reduction
-    options: Mapping[str, Any]
-    own: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    own: Mapping[tuple[int, str], float]
+    values: Numbers
+    varied: Mapping[str, Numbers] = field(default_factory=dict)
 
-    def values(self, samples: Sequence[str], weights: Floats) -> Floats:
-        """Give the number of these samples under each row of weights [b, n]."""
-        place = {sample: row for row, sample in enumerate(self.samples)}
-        rows = [place[sample] for sample in samples]
-        found = [
-            self.reduction.value(
-                {name: curve[rows] for name, curve in part.items()}, self.x, weights, **self.options
-            )
-            for part in self.parts
-        ]
-        value: Floats = np.mean(found, axis=0)
-        return value
+
+@dataclass(frozen=True)
+class SetCurves:
+    """The curves of one method under one protocol that judges whole sets.
+
+    Attributes:
+        seeds: Each sample's curves, by seed and sample.
+        options: The protocol's options, as the scores have them.
+        cells: What identifies the method under the protocol, one for each seed.
+    """
+
+    seeds: Mapping[int, Mapping[str, Curves]]
+    options: Mapping[str, Any]
+    cells: Sequence[str]
+
+    @property
+    def samples(self) -> list[str]:
+        """The samples that every seed has, sorted."""
+        return sorted(set.intersection(*(set(by_sample) for by_sample in self.seeds.values())))
+
+    @property
+    def x(self) -> Array:  # [K]
+        """Where the curves were taken."""
+        return next(iter(next(iter(self.seeds.values())).values()))["x"]
+
+    @property
+    def key(self) -> str:
+        """What identifies the curves: other content, another key."""
+        digest = hashlib.sha256(json.dumps(sorted(self.cells)).encode())
+        for seed, by_sample in sorted(self.seeds.items()):
+            for sample, curves in sorted(by_sample.items()):
+                digest.update(json.dumps([seed, sample, sorted(curves)]).encode())
+                for _, curve in sorted(curves.items()):
+                    digest.update(np.ascontiguousarray(curve, np.float64).tobytes())
+        return digest.hexdigest()[:16]
+
+    def reduced(self, reduction: Reduction) -> Outcome:
+        """Evaluate a reduction that has its options."""
+        own: dict[tuple[int, str], float] = {}
+        for seed, by_sample in self.seeds.items():
+            parts = reduction.parts(_stacked(by_sample, list(by_sample)), self.x)
+            own |= {(seed, s): float(part) for s, part in zip(by_sample, parts, strict=True)}
+        varied = {name: self._numbers(other) for name, other in reduction.varied().items()}
+        return Outcome(self.samples, own, self._numbers(reduction), varied)
+
+    @functools.cached_property
+    def _whole(self) -> tuple[dict[str, int], list[dict[str, Array]]]:
+        """The row of each sample, and by seed the curves of all rows by name [n, K]."""
+        samples = self.samples
+        rows = {sample: row for row, sample in enumerate(samples)}
+        return rows, [_stacked(by_sample, samples) for by_sample in self.seeds.values()]
+
+    def _numbers(self, reduction: Reduction) -> Numbers:
+        def numbers(samples: Sequence[str], weights: Floats) -> Floats:
+            place, by_seed = self._whole
+            rows = [place[sample] for sample in samples]
+            values = [
+                reduction.numbers({n: curve[rows] for n, curve in curves.items()}, self.x, weights)
+                for curves in by_seed
+            ]
+            mean: Floats = np.mean(values, axis=0)
+            return mean
+
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -82,71 +134,55 @@ def variations(
         for method in methods:
             outcome = here.get((protocol, method))
             if outcome is not None and outcome.samples:
-                varied = outcome.reduction.variations(outcome.options)
-                names = list(varied)
+                names = list(outcome.varied)
                 ones = np.ones((1, len(outcome.samples)))
-                changed = [replace(outcome, options=other) for other in varied.values()]
-                values = [float(c.values(c.samples, ones)[0]) for c in changed]
+                values = [float(v(outcome.samples, ones)[0]) for v in outcome.varied.values()]
                 rows.append((method, values))
         if names:
             yield Variation(protocol, names, rows)
 
 
-def read_outcomes(
-    scores: pa.Table, curves: pa.Table, reductions: Mapping[str, str]
-) -> dict[Key, Outcome]:
-    """Read the outcomes of all cells whose protocol judges whole sets.
+def read_curves(
+    scores: pa.Table, curves: pa.Table, protocols: Sequence[str]
+) -> dict[Key, SetCurves]:
+    """Read the curves of all cells whose protocol judges whole sets.
 
     Args:
         scores: The `scores` of a run.
         curves: The `curves` of a run.
-        reductions: The name of each protocol's reduction, where it is not the mean.
+        protocols: The labels of these protocols.
 
     Returns:
-        The outcomes; samples that failed under any seed are left out.
+        The curves of every sample that has a score.
     """
-    protocols = pa.array(list(reductions), pa.string())
+    labels = pa.array(list(protocols), pa.string())
     scored = pa.array(["ok", "degenerate", *SHOWN_ONLY])
-    wanted = scores.filter(
+    rows = scores.filter(
         pc.and_(
-            pc.and_(scores["headline"], pc.is_in(scores["protocol"], value_set=protocols)),
+            pc.and_(scores["headline"], pc.is_in(scores["protocol"], value_set=labels)),
             pc.is_in(scores["status"], value_set=scored),
         )
     ).to_pylist()
-    found = _curves_by_sample(curves, {row["cell"] for row in wanted})
-    parts: dict[Key, dict[int, dict[str, Curves]]] = defaultdict(lambda: defaultdict(dict))
+    by_place = _curves_by_sample(curves, {row["cell"] for row in rows})
+    seeds: dict[Key, dict[int, dict[str, Curves]]] = defaultdict(lambda: defaultdict(dict))
+    cells: dict[Key, dict[str, None]] = defaultdict(dict)
     options: dict[Key, str] = {}
-    for row in wanted:
+    for row in rows:
         key = tuple(row[c] for c in ("dataset", "model", "checkpoint", "protocol", "method"))
-        options[key] = row["protocol_options"]
         place = (row["cell"], row["seed"], row["sample"])
-        if place in found:
-            parts[key][row["seed"]][row["sample"]] = found[place]
+        if place in by_place:
+            seeds[key][row["seed"]][row["sample"]] = by_place[place]
+            cells[key][row["cell"]], options[key] = None, row["protocol_options"]
     return {
-        key: _outcome(seeds, reductions[key[3]], json.loads(options[key]))
-        for key, seeds in parts.items()
+        key: SetCurves(by_seed, json.loads(options[key]), tuple(cells[key]))
+        for key, by_seed in seeds.items()
     }
 
 
-def _outcome(
-    seeds: Mapping[int, Mapping[str, Curves]], name: str, options: Mapping[str, Any]
-) -> Outcome:
-    reduction = REDUCTIONS[name]
-    chosen = {option: options[option] for option in reduction.options}
-    x = next(iter(next(iter(seeds.values())).values()))["x"]
-    own: dict[tuple[int, str], float] = {}
-    for seed, found in seeds.items():
-        each = reduction.each(_stacked(found, list(found)), x, **chosen)
-        own |= {(seed, s): float(value) for s, value in zip(found, each, strict=True)}
-    samples = sorted(set.intersection(*(set(found) for found in seeds.values())))
-    parts = [_stacked(found, samples) for found in seeds.values()] if samples else []
-    return Outcome(samples, parts, x, reduction, chosen, own)
-
-
-def _stacked(found: Mapping[str, Curves], samples: Sequence[str]) -> dict[str, Array]:
+def _stacked(by_sample: Mapping[str, Curves], samples: Sequence[str]) -> dict[str, Array]:
     """Give the curves of these samples by name [n, K]."""
-    names = [name for name in next(iter(found.values())) if name != "x"]
-    return {name: np.stack([found[s][name] for s in samples]) for name in names}
+    names = [name for name in next(iter(by_sample.values())) if name != "x"]
+    return {name: np.stack([by_sample[s][name] for s in samples]) for name in names}
 
 
 def _curves_by_sample(curves: pa.Table, cells: set[str]) -> dict[tuple[str, int, str], Curves]:
@@ -157,11 +193,11 @@ def _curves_by_sample(curves: pa.Table, cells: set[str]) -> dict[tuple[str, int,
     starts = np.flatnonzero(chosen["step"].to_numpy() == 0)  # a curve's steps lie together
     values, x = chosen["value"].to_numpy(), chosen["x"].to_numpy()
     heads = chosen.select(["cell", "seed", "sample", "name"]).take(pa.array(starts)).to_pylist()
-    found: dict[tuple[str, int, str], Curves] = defaultdict(dict)
+    by_place: dict[tuple[str, int, str], Curves] = defaultdict(dict)
     for head, start, end in zip(heads, starts, [*starts[1:], len(values)], strict=True):
-        entry = found[head["cell"], head["seed"], head["sample"]]
+        entry = by_place[head["cell"], head["seed"], head["sample"]]
         entry[head["name"]], entry["x"] = values[start:end], x[start:end]
-    return found
+    return by_place
 
 
 def with_values(scores: pa.Table, outcomes: Mapping[Key, Outcome]) -> pa.Table:

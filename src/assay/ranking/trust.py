@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from assay.errors import InputError
+from assay.ranking.arithmetic import spearman
 from assay.ranking.blocks import Block, Entry, model_of, read_blocks
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.resampling import Floats, levels, resample_counts
 from assay.ranking.sets import Key, Outcome
-from assay.reduce import spearman
 from assay.store import SHOWN_ONLY
 
 FEWEST_METHODS = 3  # of fewer no order says anything

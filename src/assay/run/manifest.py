@@ -12,6 +12,7 @@ import torch
 
 from assay.plan.plan import Plan, Shard
 from assay.plugins import registry
+from assay.plugins.set_level import reduction_name
 from assay.run.settings import Settings
 from assay.store import Store, file_name
 from assay.suite.spec import Choice
@@ -110,8 +111,8 @@ def _describe_protocol(choice: Choice) -> dict[str, Any]:
     return {
         **_describe(choice), "metric": p.metric, "higher_is_better": p.higher_is_better,
         "range": [None if abs(v) == float("inf") else v for v in p.range], "chance": p.chance,
-        "uses": p.uses, "sign_sensitive": p.signs_matter(choice.options), "reduce": p.reduce,
-        "axis": p.axis, "judges": p.judges,
+        "uses": p.uses, "sign_sensitive": p.signs_matter(choice.options),
+        "reduce": reduction_name(p.reduce), "axis": p.axis, "judges": p.judges,
     }  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from assay.plan.forecast import Forecast, forecast
 from assay.plan.plan import IDENTITY, Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
 from assay.progress import bar
+from assay.ranking.reductions import own_reductions, reduction_of
+from assay.ranking.stored import Recording
 from assay.results import Results
 from assay.run.executors import apply, measure_in_processes, run_in_processes, run_serially, threads
 from assay.run.manifest import write_manifest
@@ -84,6 +86,7 @@ def run_suite(
         else:
             with threads(1 if one_thread else None):
                 run_serially(plan, settings, unfinished, watcher)
+    _evaluate_reductions(plan, store)
     seconds = time.monotonic() - started if unfinished else None
     write_manifest(plan, settings, store, seconds, finished=True)
     return Results(store.folder, keep)
@@ -152,6 +155,8 @@ def prepare(
     earlier = store.read_json(store.path("manifest.json")) or {}
     identity = _identity_of(earlier, store)
     plan = resolve(spec, device, trained, identity)
+    for protocol in plan.protocols:
+        reduction_of(protocol)  # a mistake in its name or options is found before any work
     _check_unchanged(plan, earlier, store)
     sizes = {}
     for name in plan.models:
@@ -176,6 +181,25 @@ def _write_trained(plan: Plan, store: Store) -> None:
     for key, weights in plan.trained.packed().items():
         if before.get(key) != weights:
             store.write_bytes(store.path("trained", f"{key}.safetensors"), weights)
+
+
+def _evaluate_reductions(plan: Plan, store: Store) -> None:
+    """Store what users' own reductions give for every resample that a ranking of the run draws.
+
+    So whoever reads the run gets the same numbers and intervals without the user's code.
+    """
+    own = own_reductions(plan.protocols)
+    if not own:
+        return
+    recording = Recording(own)
+    results = Results(store.folder, recording=recording)
+    results.leaderboard()
+    for method, about in results.manifest["methods"].items():
+        if about["control"]:
+            results.against(method)
+    for truth in results.knowing:
+        results.trust(truth, quiet=True)
+    recording.write(store)
 
 
 def _check_settings(device: str | None, micro_batch: int | None) -> None:

@@ -45,6 +45,17 @@ CHECKS = pa.schema(
     ]
 )
 
+# What a user's own set-level reduction gave: a sample's part of the number (`draw` is empty), or
+# the number of a weighted set, whose samples and weights `draw` identifies, in the order drawn.
+REDUCED = pa.schema(
+    [
+        ("seed", pa.int64()),
+        ("sample", pa.string()),
+        ("draw", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+
 
 def query(sql: str, **tables: pa.Table) -> pa.Table:
     """Run SQL over these tables; the one place where DuckDB is used."""

@@ -19,7 +19,7 @@ from assay.methods.attribution import attribute
 from assay.models.prepare import prepare_network
 from assay.plugins.option_types import Item
 from assay.protocols.painted_parts import importance
-from assay.reduce import PART_SCORES
+from assay.ranking.reduce_part_checks import PART_SCORES
 from assay.suite.spec import Choice, choose_one
 from assay.types import Batch, Model, Parts
 from assay.units.features import parts_of

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from assay.api import explain
 from assay.plan.plan import build_one
+from assay.ranking.arithmetic import spearman
 from assay.ranking.resampling import Floats
-from assay.reduce import spearman
 from assay.studies.claim import Claim, ClaimRow, Effect, make_row
 from assay.studies.soco.numbers import means
 from assay.types import Batch, Model

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assay.errors import PrerequisiteError
+from assay.ranking.arithmetic import spearman
 from assay.ranking.resampling import Floats
-from assay.reduce import spearman
 from assay.studies.attributionlab.claims import CLAIMS as CLAIMS
 from assay.studies.attributionlab.claims import GAMMA
 from assay.studies.attributionlab.runs import MODULO_TABLE, PAPERS_METRICS, SUITES, TABLE, read

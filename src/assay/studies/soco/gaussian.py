@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from assay.api import benchmark
+from assay.ranking.reduce_soundness import at_level, soundness_curve
 from assay.ranking.resampling import Floats
-from assay.reduce import at_level, soundness_curve
 from assay.studies.reading import Reading
 
 GaussianVariant = Literal["literal", "clean"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assay.errors import PrerequisiteError
+from assay.ranking.reduce_soundness import soundness, soundness_curve
 from assay.ranking.resampling import Floats
-from assay.reduce import soundness, soundness_curve
 from assay.studies.claim import Effect, bootstrap
 from assay.studies.soco.runs import EXPLAINED, SCHEMES, WAYS, label, read
 

@@ -1,0 +1,124 @@
+"""Users' own numbers of whole sets: evaluated and stored by the run, read without the user's code.
+
+The run ranks its methods once while a `Recording` evaluates the reductions, and stores every number
+that the ranking asked for, by the samples and weights it asked with. A later ranking asks the same
+questions and finds the same answers, so that methods stay paired: they share their resamples. A
+question that the run did not ask is refused, because only the run has the code to answer it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from assay.errors import InputError, warn
+from assay.ranking.reductions import Reduction
+from assay.ranking.resampling import Floats
+from assay.ranking.sets import Outcome, SetCurves
+from assay.store import REDUCED, Store
+
+Draws = dict[str, Floats]  # numbers [b] by what identifies samples and weights
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Evaluates users' own reductions and keeps every number they give.
+
+    Attributes:
+        reductions: The reductions with their options, by the label of the protocol.
+    """
+
+    reductions: Mapping[str, Reduction]
+    _draws: dict[str, tuple[Outcome, Draws]] = field(default_factory=dict)
+
+    def outcome(self, protocol: str, curves: SetCurves) -> Outcome:
+        """Evaluate a protocol's reduction; whatever is asked of the outcome is kept."""
+        _check_same_x(protocol, curves)
+        reduced = curves.reduced(self.reductions[protocol])
+        _, draws = self._draws.setdefault(curves.key, (reduced, {}))
+
+        def values(samples: Sequence[str], weights: Floats) -> Floats:
+            key = _draw_key(samples, weights)
+            if key not in draws:
+                draws[key] = reduced.values(samples, weights)
+            return draws[key]
+
+        return replace(reduced, values=values, varied={})
+
+    def write(self, store: Store) -> None:
+        """Store all that was evaluated, one file for each method under each protocol."""
+        for key, (outcome, draws) in self._draws.items():
+            rows = [*_part_rows(outcome), *_draw_rows(draws)]
+            store.write_table(_path(store, key), pa.Table.from_pylist(rows, REDUCED))
+
+
+def read_stored(store: Store, protocol: str, curves: SetCurves) -> Outcome:
+    """Read what the run stored for these curves; without numbers, and with a warning, if nothing.
+
+    Nothing is stored before the run has finished, nor for curves that changed since.
+    """
+    table = Store.read_table(_path(store, curves.key), REDUCED)
+    if table is None:
+        warn(
+            f"The run in `{store.folder}` has no scores of protocol `{protocol}` yet: its "
+            f"reduction is evaluated at the end. Run the suite again to finish the run."
+        )
+        return Outcome((), {}, lambda samples, weights: np.full(len(weights), np.nan))
+    own: dict[tuple[int, str], float] = {}
+    draws: dict[str, list[float]] = {}
+    for row in table.to_pylist():
+        if row["draw"]:
+            draws.setdefault(row["draw"], []).append(row["value"])
+        else:
+            own[row["seed"], row["sample"]] = row["value"]
+
+    def values(samples: Sequence[str], weights: Floats) -> Floats:
+        key = _draw_key(samples, weights)
+        if key not in draws:
+            raise InputError(
+                f"Protocol `{protocol}` has a set-level reduction of the user's own, which the run "
+                f"evaluated for its own ranking: expected its methods, samples, `resamples` and "
+                f"`seed`, got others. Leave `resamples` and `seed` at their defaults; `level` may "
+                f"be any."
+            )
+        return np.array(draws[key])
+
+    return Outcome(curves.samples, own, values)
+
+
+def _path(store: Store, key: str) -> Path:
+    return store.path("reductions", f"{key}.parquet")
+
+
+def _part_rows(outcome: Outcome) -> Iterator[dict[str, object]]:
+    for (seed, sample), part in outcome.own.items():
+        yield {"seed": seed, "sample": sample, "draw": "", "value": part}
+
+
+def _draw_rows(draws: Draws) -> Iterator[dict[str, object]]:
+    for key, values in draws.items():
+        for value in values:
+            yield {"seed": None, "sample": None, "draw": key, "value": float(value)}
+
+
+def _draw_key(samples: Sequence[str], weights: Floats) -> str:
+    """What identifies weighted sets: their samples, and how often each counts."""
+    digest = hashlib.sha256(json.dumps([list(samples), list(weights.shape)]).encode())
+    digest.update(np.ascontiguousarray(weights, np.float64).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _check_same_x(protocol: str, curves: SetCurves) -> None:
+    """Curves are averaged point by point, so all must be taken at the same points."""
+    x = curves.x
+    for by_sample in curves.seeds.values():
+        for sample, named in by_sample.items():
+            if not np.array_equal(named["x"], x):
+                raise InputError(
+                    f"Expected protocol `{protocol}` to take the curves of all samples at the same "
+                    f"`x`, because its reduction judges them together; sample `{sample}` differs."
+                )
