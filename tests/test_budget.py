@@ -76,7 +76,7 @@ def test_durations_read_well():
 
 def test_nothing_is_cut_where_all_fits(tmp_path):
     whole = suite()
-    fitted, said = fit(whole, tmp_path / "run", cost(whole) + 1)
+    fitted, said, _ = fit(whole, tmp_path / "run", cost(whole) + 1)
     assert "nothing had to be cut" in said
     assert (fitted.limit, fitted.methods, fitted.notes) == (None, whole.methods, "")
 
@@ -84,7 +84,7 @@ def test_nothing_is_cut_where_all_fits(tmp_path):
 def test_samples_go_first_and_as_few_as_needed(tmp_path):
     whole = suite()
     time = cost(whole) / 2
-    fitted, said = fit(whole, tmp_path / "run", time)
+    fitted, said, _ = fit(whole, tmp_path / "run", time)
     assert 25 < fitted.limit < 200
     assert cost(fitted) <= time < cost(fitted.model_copy(update={"limit": fitted.limit + 20}))
     assert fitted.methods == whole.methods
@@ -94,7 +94,7 @@ def test_samples_go_first_and_as_few_as_needed(tmp_path):
 
 def test_then_steps_and_sets_are_halved(tmp_path):
     floor = cost(suite(limit=25))
-    fitted, said = fit(suite(), tmp_path / "run", 0.6 * floor)
+    fitted, said, _ = fit(suite(), tmp_path / "run", 0.6 * floor)
     assert fitted.limit == 25
     assert fitted.methods == [{"integrated_gradients": {"steps": 25}}, "random"]
     assert fitted.protocols[0] == {"sensitivity_n": {"subsets": 25}}
@@ -105,7 +105,7 @@ def test_then_steps_and_sets_are_halved(tmp_path):
 
 
 def test_what_cannot_fit_is_run_at_its_least_and_said_beforehand(tmp_path):
-    fitted, said = fit(suite(), tmp_path / "run", "1s")
+    fitted, said, _ = fit(suite(), tmp_path / "run", "1s")
     assert fitted.methods[0] == {"integrated_gradients": {"steps": 10}}
     assert fitted.protocols[0] == {"sensitivity_n": {"subsets": 10}}
     assert "longer than that: this is the least" in said
@@ -113,18 +113,18 @@ def test_what_cannot_fit_is_run_at_its_least_and_said_beforehand(tmp_path):
 
 
 def test_few_samples_are_kept(tmp_path):
-    fitted, _ = fit(suite(12), tmp_path / "run", "1s")
+    fitted, _, _ = fit(suite(12), tmp_path / "run", "1s")
     assert fitted.limit is None
-    limited, _ = fit(suite(200, limit=20), tmp_path / "run", "1s")
+    limited, _, _ = fit(suite(200, limit=20), tmp_path / "run", "1s")
     assert limited.limit == 20
 
 
 def test_what_a_suite_compares_is_left_alone(tmp_path):
     compared = [{"integrated_gradients": {"steps": 20}}, {"integrated_gradients": {"steps": 40}}]
     both = {"integrated_gradients": {"steps": 40, "abs": True}}
-    fitted, _ = fit(suite(methods=compared), tmp_path / "run", "1s")
+    fitted, _, _ = fit(suite(methods=compared), tmp_path / "run", "1s")
     assert fitted.methods == compared
-    fitted, _ = fit(suite(methods=[compared[1], both]), tmp_path / "run", "1s")
+    fitted, _, _ = fit(suite(methods=[compared[1], both]), tmp_path / "run", "1s")
     assert [next(iter(m.values()))["steps"] for m in fitted.methods] == [10, 10]
 
 
@@ -158,7 +158,7 @@ def test_labels_of_methods_given_from_python_follow(tmp_path):
 
 def test_a_label_does_not_go_on_naming_what_was_cut(tmp_path):
     written = {"sensitivity_n": {"label": "mine[subsets=50]", "subsets": 50}}
-    fitted, _ = fit(suite(protocols=[written]), tmp_path / "run", "1s")
+    fitted, _, _ = fit(suite(protocols=[written]), tmp_path / "run", "1s")
     assert fitted.protocols == [{"sensitivity_n": {"label": "mine[subsets=10]", "subsets": 10}}]
 
 

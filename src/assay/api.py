@@ -97,7 +97,7 @@ def benchmark(
         out = keep.name
     if budget is not None:
         how = {n: run_options[n] for n in ("workers", "device", "micro_batch") if n in run_options}
-        spec, said = fit(spec, out, budget, **how)
+        spec, said, _ = fit(spec, out, budget, **how)
         if run_options.get("progress", True):
             print(said, file=sys.stderr)
     progress = run_options.get("progress", True)

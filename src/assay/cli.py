@@ -144,13 +144,12 @@ def run(
         spec = read_suite(suite)
     if limit is not None:
         spec = spec.model_copy(update={"limit": limit})
-    from assay.run.budget import fit
-    from assay.training.trained_weights import TrainedWeights
-
     how: dict[str, Any] = {"workers": workers, "device": device, "micro_batch": micro_batch}
-    how["trained"] = TrainedWeights()  # for the estimate and the run: nothing is trained twice
     if budget is not None:
-        spec, said = fit(spec, out, budget, **how)
+        from assay.run.budget import fit
+
+        spec, said, trained = fit(spec, out, budget, **how)
+        how["trained"] = trained  # what was trained to time the suite is not trained again
         console.print(said, markup=False, highlight=False, soft_wrap=True)
     _run(spec, out, how, dry_run, maps)
 

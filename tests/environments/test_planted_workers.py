@@ -9,7 +9,6 @@ from safetensors.torch import load
 
 import assay
 from assay.run import dry_run, executors, run
-from assay.run.budget import fit
 from assay.suite.spec import make_suite
 
 NET = """
@@ -82,11 +81,12 @@ def test_it_is_trained_once_whatever_the_number_of_workers(suite, tmp_path):
     assert again.scores.equals(assay.load(tmp_path / "run").scores)
 
 
-def test_a_budget_and_its_run_train_once(suite, tmp_path):
-    trained = assay.TrainedWeights()
-    fitted, _ = fit(suite, tmp_path / "run", "10min", trained=trained)
-    assert not (tmp_path / "run").exists()
-    run(fitted, tmp_path / "run", trained=trained, progress=False)
+def test_a_command_with_a_budget_trains_once(suite, tmp_path, call):
+    """The network is needed to estimate the time, and then to run."""
+    (tmp_path / "suite.yaml").write_text(suite.dump())
+    options = ("--out", str(tmp_path / "run"), "--budget", "10min")
+    code, _, _ = call("run", str(tmp_path / "suite.yaml"), *options)
+    assert code == 0
     assert times_trained(tmp_path) == 1
 
 

@@ -33,8 +33,7 @@ def fit(
     workers: int = 1,
     device: str | None = None,
     micro_batch: int | None = None,
-    trained: TrainedWeights | None = None,
-) -> tuple[Spec, str]:
+) -> tuple[Spec, str, TrainedWeights]:
     """Cut a suite so that what is missing of it in `out` is expected to take no longer.
 
     Samples go first, balanced over the classes, down to 25; then `steps`, `subsets`, `masks` and
@@ -48,10 +47,10 @@ def fit(
         workers: As for the run.
         device: As for the run.
         micro_batch: As for the run.
-        trained: Receives what is trained to try the suite; the run takes it from there.
 
     Returns:
-        The suite as it will be run, with the cut in its notes, and the cut in words.
+        The suite as it will be run, with the cut in its notes; the cut in words; and what was
+        trained to time it, for the run to use.
 
     Raises:
         InputError: The budget is no time.
@@ -60,7 +59,7 @@ def fit(
     store = Store(out)
     asked = registry.identity(spec.dump())
     earlier = _earlier(store)
-    plan, settings = prepare(spec, store, device, micro_batch, trained=trained)
+    plan, settings = prepare(spec, store, device, micro_batch)
     expected: float | None = None
     if earlier is not None and (earlier.asked, earlier.seconds) == (asked, seconds):
         cut = earlier
@@ -80,7 +79,7 @@ def fit(
     told = "as before" if expected is None else f"estimated {duration(expected)}"
     if expected is not None and expected > seconds:
         told += ", longer than that: this is the least"
-    return fitted.model_copy(update={"notes": notes}), f"{said} ({told})."
+    return fitted.model_copy(update={"notes": notes}), f"{said} ({told}).", plan.trained
 
 
 def seconds_of(budget: str | float) -> float:
