@@ -253,7 +253,7 @@ def _prose(paragraphs: Iterable[str]) -> str:
     made = []
     for paragraph in paragraphs:
         first, colon, rest = paragraph.partition(": ")
-        marked = colon and first in ("Formula", "Differs from the paper", "Beside the paper")
+        marked = colon and first in ("Formula", "Beside the paper")
         made.append(f"**{first}:** {rest}" if marked else paragraph)
     return "\n\n".join(made)
 

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from assay.store import Array
-
+Array = np.ndarray[Any, Any]
 Colour = tuple[int, int, int]
-# corners in the animal's own units, colour
-Polygon = tuple[tuple[tuple[float, float], ...], Colour]
+Shape = tuple[tuple[tuple[float, float], ...], Colour]  # corners in the animal's own units, colour
 
 PARTS = {"beak": 4, "eye": 3, "foot": 4, "tail": 9, "wing": 6}  # how many variants of each
 NAMES = tuple(PARTS)
@@ -42,12 +40,12 @@ def ellipse(x: float, y: float, a: float, b: float, turn: float = 0.0) -> Any:
 
 
 # The animal looks to the right, its body's middle is the origin, y points down.
-TRUNK: tuple[Polygon, ...] = (
+TRUNK: tuple[Shape, ...] = (
     (ellipse(-0.02, 0.05, 0.58, 0.40, -0.15), BODY),
     (ellipse(0.52, -0.38, 0.34, 0.32), BODY),
 )
 # Parts are drawn about equally large, so that size alone says little of what a part matters.
-BEAKS: tuple[tuple[Polygon, ...], ...] = (
+BEAKS: tuple[tuple[Shape, ...], ...] = (
     ((((0.74, -0.58), (1.46, -0.36), (0.74, -0.18)), YELLOW),),  # long
     ((((0.66, -0.74), (1.10, -0.38), (0.66, -0.02)), YELLOW),),  # thick
     (  # hooked
@@ -58,12 +56,12 @@ BEAKS: tuple[tuple[Polygon, ...], ...] = (
         (((0.86, -0.38), (1.26, 0.12), (0.72, -0.18)), YELLOW),
     ),
 )
-EYES: tuple[tuple[Polygon, ...], ...] = (
+EYES: tuple[tuple[Shape, ...], ...] = (
     ((ellipse(0, 0, 0.20, 0.20), WHITE), (ellipse(0.03, 0, 0.08, 0.08), BLACK)),
     ((ellipse(0, 0, 0.20, 0.20), BLACK), (ellipse(0.05, -0.05, 0.06, 0.06), WHITE)),
     ((ellipse(0, 0, 0.22, 0.18), RED), (ellipse(0, 0, 0.16, 0.05), BLACK)),
 )
-FEET: tuple[tuple[Polygon, ...], ...] = (
+FEET: tuple[tuple[Shape, ...], ...] = (
     (  # webbed
         (((-0.06, 0), (0.06, 0), (0.06, 0.36), (-0.06, 0.36)), ORANGE),
         (((0, 0.22), (0.34, 0.50), (-0.20, 0.50)), ORANGE),
@@ -158,11 +156,11 @@ def _thing(generator: np.random.Generator, before: bool) -> Thing:
     return Thing(corners, THINGS[int(generator.integers(len(THINGS)))], before)
 
 
-def _layers(scene: Scene) -> Iterator[tuple[int, Polygon]]:
+def _layers(scene: Scene) -> Iterator[tuple[int, Shape]]:
     """The animal's shapes from back to front, each with its piece; -1 is the body."""
     beak, eye, foot, tail, wing = scene.variants
 
-    def pair(which: int, shapes: Sequence[Polygon], places: Any) -> list[Polygon]:
+    def pair(which: int, shapes: Sequence[Shape], places: Any) -> list[Shape]:
         x, y, size = places[which]
         if which == 0:  # the far one, as seen from where we stand
             x = places[1][0] + scene.depth * (x - places[1][0])
