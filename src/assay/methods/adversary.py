@@ -1,4 +1,4 @@
-"""A mask of the input that is fitted against a critic: what InputIBA starts from."""
+"""A mask of the input, fitted against a critic: the start of InputIBA."""
 
 import math
 
@@ -10,15 +10,15 @@ from assay.methods.call_types import Keywords, Operator
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
 
-TOGETHER = 32  # examples the critic sees at once
-EVERY = 5  # of its steps, one of the mask's
-GROUPS = 10  # of examples, each with noise of its own mean and spread
-CLIP = 0.01  # of the critic's weights
-WIDTH = 32  # of the critic
+TOGETHER = 32  # examples per step of the critic
+EVERY = 5  # steps of the critic for one step of the mask
+GROUPS = 10  # of examples, each with its own mean and spread of noise
+CLIP = 0.01  # bound on the critic's weights
+WIDTH = 32  # channels of the critic
 
 
 def adversary_rows(synthetic: int, epochs: int) -> tuple[int, int]:
-    """Network passes forward, and how many of them go backward."""
+    """The numbers of forward and of backward passes."""
     back = sum(
         min(TOGETHER, synthetic - start)
         for start in range(0, synthetic, TOGETHER)
@@ -37,11 +37,11 @@ def generated_mask(
     epochs: int,
     synthetic: int,
 ) -> Tensor:  # [B, C, H, W]
-    """Masks in (0, 1) under which the layer's answers look like what passes its bottleneck.
+    """Masks in (0, 1) under which the layer's outputs look like what passes its bottleneck.
 
-    `first` `[B, H, W]` is where they start, before their sigmoid. The noise that takes the place of
-    what is masked is fitted with them, a mean and a spread for each channel. Every sample has a
-    critic of its own and all losses are sums over samples, so that none knows of the others.
+    `first` `[B, H, W]` is their start, before the sigmoid. The noise that replaces masked pixels is
+    fitted with them, a mean and a spread for each channel. Every sample has its own critic and all
+    losses are sums over samples, so the samples are independent.
     """
     x = batch.inputs.to(output.dtype)
     mask = first[:, None].expand_as(x).clone().requires_grad_(True)
@@ -91,20 +91,20 @@ def generated_mask(
 def _layer_answers(
     model: Model, batch: Batch, module: nn.Module, seen: Tensor
 ) -> Tensor:  # [B, T, C, h, w]
-    """What the layer gives for these inputs, with gradients where they have them."""
+    """The layer's outputs for these inputs, with gradients if the inputs have them."""
     parts: list[Tensor] = []
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
 
     def keep(_: nn.Module, __: object, output: Tensor) -> None:
-        found.append(output.clone())  # what follows may work in place
+        outputs.append(output.clone())  # what follows may work in place
 
     many, times = seen.shape[:2]
     with torch.set_grad_enabled(seen.requires_grad), hooked(module, keep):
         for samples, rows, asked in micro_batches(many, times, model.micro_batch, seen.device):
             shown = model.laid_out(seen[samples, rows].to(batch.dtype))
             model.logits(batch.inputs[samples], at=shown)
-            parts.append(found[-1][:asked].to(seen.dtype))
-            found.clear()
+            parts.append(outputs[-1][:asked].to(seen.dtype))
+            outputs.clear()
         together = torch.cat(parts)
         return together.reshape(many, times, *together.shape[1:])
 
@@ -121,9 +121,9 @@ def _examples(batch: Batch, output: Tensor, passed: Tensor, synthetic: int) -> T
 
 
 def _critics(batch: Batch, output: Tensor) -> nn.Sequential:
-    """A small network a sample that tells true outputs of a layer from forged ones, side by side.
+    """One small network per sample that separates real outputs of a layer from generated ones.
 
-    Channels come in groups, one a sample, that never meet; each has its own random start.
+    All run as one network with a separate group of channels and random start for each sample.
     """
     many, channels, height, width = output.shape
     made: Keywords = {"device": output.device, "dtype": output.dtype}
@@ -156,6 +156,6 @@ def _critics(batch: Batch, output: Tensor) -> nn.Sequential:
 
 
 def _judged(critics: nn.Sequential, outputs: Tensor) -> Tensor:  # [B]
-    """What each sample's critic says on average of `[B, T, C, h, w]` of that sample."""
-    said: Tensor = critics(outputs.transpose(0, 1).flatten(1, 2))  # [T, B, 1, 1]
-    return said.mean((0, 2, 3))
+    """Each critic's mean output for its sample's `[B, T, C, h, w]`."""
+    scores: Tensor = critics(outputs.transpose(0, 1).flatten(1, 2))  # [T, B, 1, 1]
+    return scores.mean((0, 2, 3))

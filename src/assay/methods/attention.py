@@ -1,4 +1,4 @@
-"""Methods that follow the attention of a transformer from the answer back to words and patches."""
+"""Methods that follow a transformer's attention from the output back to words and patches."""
 
 import functools
 from collections.abc import Sequence
@@ -32,27 +32,27 @@ def carried(rows: Tensor, steps: Sequence[Tensor]) -> Tensor:
 
 
 def beside_itself(step: Tensor) -> Tensor:
-    """I + step: what a layer adds, beside what passes it by."""
+    """I + step: the residual branch and what the layer adds."""
     return step + torch.eye(step.shape[-1], dtype=step.dtype, device=step.device)
 
 
 @transformer("rollout", passes=one_pass, cite="abnar2020", title="Attention rollout")
 def rollout(model: Model, batch: Batch, *, start: Start = 0, resize: Resize = "nearest") -> Tensor:
-    """Attention multiplied through all layers: where what the answer reads came from.
+    """Attention multiplied through all layers: where the information in the output comes from.
 
-    Formula: the rows of the tokens that the answer is read from, in the product over layers l from
-    the last to `start` of rows(mean_h A_l + I), rows scaled to sum to one. It is the same for every
-    class.
+    Formula: the rows of the tokens from which the output is read, in the product over layers l from
+    the last to `start` of rows(mean_h A_l + I), rows scaled to sum to one. The map is the same for
+    every class.
 
-    Beside the paper: it keeps the row of the class token; networks that read the mean of their
-    tokens get the mean of their rows. IDSDS leaves the first layer out: `start: 1`. Pixels take the
-    value of their patch; `resize: bilinear` smooths.
+    Differs from the paper: the paper takes the row of the class token; for networks that read the
+    mean of their tokens it is the mean of their rows. IDSDS leaves out the first layer: `start: 1`.
+    Pixels take the value of their patch; `resize: bilinear` smooths.
     """
 
-    def combine(found: Attended) -> Tensor:
-        steps = [beside_itself(a.mean(1)) for a in found.heads(found.maps)]
+    def combine(seen: Attended) -> Tensor:
+        steps = [beside_itself(a.mean(1)) for a in seen.heads(seen.maps)]
         steps = [step / step.sum(-1, keepdim=True) for step in steps]
-        return carried(found.read()[:, None], steps)[:, 0]
+        return carried(seen.read()[:, None], steps)[:, 0]
 
     return token_maps(model, batch, start, resize, combine, only_last=True)
 
@@ -65,7 +65,7 @@ FORMS = {
 
 
 def _and_back(options: Options) -> Passes:
-    """One way back for the maps, a short one to find the tokens that the answer is read from."""
+    """A backward pass for the maps, and a short one to find the tokens that are read."""
     return Passes(forward=1, backward=2)
 
 
@@ -84,14 +84,14 @@ def generic_attention(
     Formula: the read tokens' rows of R, with R = I, then R + C_l R for layers l from `start` up,
     C_l = mean_h max(G_l A_l, 0) and G_l = df/dA_l.
 
-    Beside the paper: nothing. `form: m4` averages the heads of A and of G before they are
-    multiplied, as M4 does (which starts a third of the way up), `form: bt` clips after averaging.
+    Differs from the paper: nothing. `form: m4` averages the heads of A and of G before they are
+    multiplied, as M4 does (which starts at a third of the depth); `form: bt` clips after averaging.
     """
 
-    def combine(found: Attended) -> Tensor:
-        pairs = zip(found.heads(found.maps), found.gradients(output), strict=True)
+    def combine(seen: Attended) -> Tensor:
+        pairs = zip(seen.heads(seen.maps), seen.gradients(output), strict=True)
         steps = [beside_itself(FORMS[form](a, g)) for a, g in pairs]
-        return carried(found.read()[:, None], steps)[:, 0]
+        return carried(seen.read()[:, None], steps)[:, 0]
 
     return token_maps(model, batch, start, resize, combine)
 
@@ -105,13 +105,14 @@ def attention_gradcam(
     Formula: max(mean_h w_h a_h, 0), with a_h the read tokens' row of the last attention and w_h the
     mean of df/da_h over the tokens of the input.
 
-    Beside the paper: it scales each map to the range from 0 to 1, which changes no order.
+    Differs from the paper: the paper scales each map to the range from 0 to 1, which does not
+    change the order.
     """
 
-    def combine(found: Attended) -> Tensor:
-        (a,), (g,) = found.heads(found.maps[-1:]), found.gradients(output, found.maps[-1:])
-        read = found.read()[:, None, None]  # [n, 1, 1, s]
-        of_input = found.of_input(batch)[:, None]  # [n, 1, s]
+    def combine(seen: Attended) -> Tensor:
+        (a,), (g,) = seen.heads(seen.maps[-1:]), seen.gradients(output, seen.maps[-1:])
+        read = seen.read()[:, None, None]  # [n, 1, 1, s]
+        of_input = seen.of_input(batch)[:, None]  # [n, 1, s]
         row, slope = (read @ a)[:, :, 0], (read @ g)[:, :, 0]  # [n, H, s]
         weight = (slope * of_input).sum(-1, keepdim=True) / of_input.sum(-1, keepdim=True)
         return (weight * row).mean(1).clamp(min=0)
@@ -136,13 +137,13 @@ def chefer_lrp(
 
     Formula: the read tokens' rows of the product over layers l from the last to `start` of C_l + I,
     C_l = mean_h max(G_l P_l, 0), with G_l = df/dA_l and P_l the relevance of A_l: one at the
-    target's logit, handed down by the alpha-1 beta-0 rule in linear layers, in halves to both
-    factors of a matrix product, by their shares to both branches of a residual sum, unchanged
-    through softmax, GELU and LayerNorm.
+    target's logit, passed back by the alpha-1 beta-0 rule in linear layers, half to each factor of
+    a matrix product, by their shares to both branches of a residual sum, and unchanged through
+    softmax, GELU and LayerNorm.
 
-    Beside the paper: nothing; its code for ImageNet leaves the first layer out, as here unless
-    `start` is given or there is no other. Networks with operations that have no rule are not
-    explained. Needs two passes.
+    Differs from the paper: nothing; its code for ImageNet leaves out the first layer, as here,
+    unless `start` is set or there is only one. Networks with operations without a rule are refused.
+    The method takes two passes.
     """
     refuse_half(model, "Chefer LRP")
     turned = any(
@@ -150,22 +151,22 @@ def chefer_lrp(
     )
     rows: list[Tensor] = []
     grid: tuple[int, ...] = ()
-    for samples, at, asked, found, _ in attended(model, batch, start or 0):
-        first = min(1, found.depth - 1) if start is None else start
-        kept = found.maps[first - (start or 0) :]
-        gradients, read = found.gradients(output, kept), found.read()
-        found.release()
+    for samples, at, asked, seen, _ in attended(model, batch, start or 0):
+        first = min(1, seen.depth - 1) if start is None else start
+        maps = seen.maps[first - (start or 0) :]
+        gradients, read = seen.gradients(output, maps), seen.read()
+        seen.release()
         watch = CheferRules(len(samples), first)
         watch.samples_second = turned
         second = attend(model, batch, samples, at, watch)
         one_hot = torch.zeros_like(second.logits).scatter(1, second.targets[:, None], 1.0)
-        found_relevance = torch.autograd.grad(
+        of_maps = torch.autograd.grad(
             second.logits, second.maps, one_hot, allow_unused=True, materialize_grads=True
         )
-        relevance = second.real(list(found_relevance))
+        relevance = second.real(list(of_maps))
         second.release()
         pairs = zip(gradients, relevance, strict=True)
         steps = [beside_itself((g * r).clamp(min=0).mean(1)) for g, r in pairs]
         rows.append(carried(read[:, None], steps)[:asked, 0])
-        grid = found.grid
+        grid = seen.grid
     return to_map(batch, torch.cat(rows), grid, resize)

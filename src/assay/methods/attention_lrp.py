@@ -1,7 +1,7 @@
-"""Relevance in transformers: while a network runs, its operations get rules for the way back.
+"""Relevance in transformers: the operations of a running network get other backward rules.
 
-What autograd then calls the gradient of an attention is its relevance. Where a tensor is used twice
-its relevances add up, as gradients do.
+What autograd then returns as the gradient of an attention is its relevance. Where a tensor is used
+twice its relevances add up, as gradients do.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ from assay.methods.call_types import (
     Tensors,
 )
 
-# Relevance passes unchanged through what acts on each token alone,
+# Relevance passes unchanged through operations on each token alone,
 THROUGH = {
     "softmax", "layer_norm", "gelu", "relu", "silu", "tanh", "sigmoid", "dropout", "masked_fill",
 }  # fmt: skip
-# is shared by the factors of a product, or by the terms of a sum over places,
+# is shared by the factors of a product, or by the terms of a sum over positions,
 CONTRACTIONS = {"matmul", "bmm", "einsum"}
 SUMS = {"sum", "mean"}
-# and follows the numbers where they only move.
+# and follows values that only move.
 MOVES = {
     "__get__", "__getitem__", "cat", "chunk", "clone", "contiguous", "double", "expand",
     "expand_as", "flatten", "float", "gather", "half", "index_select", "movedim", "narrow",
@@ -40,7 +40,7 @@ MOVES = {
 
 
 class CheferRules(Attending):
-    """While a network runs: its operations, with the rules of relevance on the way back.
+    """Watch a running network and give its operations the backward rules of relevance.
 
     Raises:
         NotApplicable: An operation has no rule.
@@ -49,7 +49,7 @@ class CheferRules(Attending):
     samples_second = False  # whether the network's streams are [s, n, D]
 
     def operate(self, name: str, func: Operator, args: Arguments, kwargs: Keywords) -> Returned:
-        """What an operation gives, with its rule where relevance comes by."""
+        """The result of an operation, with its rule where relevance passes."""
         tensors = [a for a in args if isinstance(a, Tensor)]
         moving = [a for a in tensors if a.requires_grad]
         if name == "linear" and moving:
@@ -77,12 +77,13 @@ class CheferRules(Attending):
         if name in MOVES or not _carries(result):
             return result
         cure = (
-            " Of one logit z the classes' are -z and z: give the network a logit for each class."
+            " With one logit z the logits of the classes are -z and z: give the network one logit "
+            "per class."
             if name == "neg"
             else ""
         )
         raise NotApplicable(
-            f"There is no rule of relevance for the operation `{name}` of this network.{cure}"
+            f"Chefer LRP has no rule for the operation `{name}` of this network.{cure}"
         )
 
 
@@ -92,20 +93,20 @@ def _carries(result: Returned) -> bool:
 
 
 def _put(args: Arguments, tensors: Tensors) -> Arguments:
-    """The arguments with other tensors in the places of theirs."""
+    """The arguments with their tensors replaced."""
     rest = iter(tensors)
     return tuple(next(rest) if isinstance(a, Tensor) else a for a in args)
 
 
 def _are_branches(tensors: list[Tensor]) -> bool:
-    """Whether a sum joins two streams of the network, not one with a mask, a bias or a place."""
+    """Whether a sum joins two branches of the network, not one with a mask, bias or position."""
     if len(tensors) != 2 or tensors[0].shape != tensors[1].shape:
         return False
     return all(t.requires_grad for t in tensors) or tensors[0].ndim < 4
 
 
 def _divide(above: Tensor, below: Tensor) -> Tensor:
-    """Their quotient, zero where there is nothing below."""
+    """Their quotient, zero where the denominator is zero."""
     return torch.where(below == 0, 0.0, above / torch.where(below == -1e-9, 1e-9, below + 1e-9))
 
 
@@ -115,7 +116,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 class _Linear(Function):
-    """To each input its share of the positive contributions: the alpha-1 beta-0 rule."""
+    """Each input gets its share of the positive contributions: the alpha-1 beta-0 rule."""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -132,7 +133,7 @@ class _Linear(Function):
 
 
 class _Shares(Function):
-    """To each input its share of the outcome; two factors of a product get half of it each."""
+    """Each input gets its share of the result; two factors of a product get half of it each."""
 
     @staticmethod
     def forward(ctx: Context, call: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
@@ -151,7 +152,7 @@ class _Shares(Function):
 
 
 class _Branches(Function):
-    """To both branches of a residual sum by their absolute shares, sample by sample."""
+    """Both branches of a residual sum get their absolute shares, sample by sample."""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor, axis: int) -> Tensor:
@@ -175,7 +176,7 @@ class _Branches(Function):
 
 
 class _Through(Function):
-    """As it came."""
+    """Relevance passes unchanged."""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, value: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attribution methods: who made the model say so? And the one way to run any of them."""
+"""Run any attribution method, and reduce its output to one number per position."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ def attribute(
 
 
 def finish(raw: "Tensor | Moments", batch: Batch, choice: Choice) -> Tensor:
-    """From what a formula gave to the map: the kind of noise is read off, channels are reduced."""
+    """From a formula's output to the map: read the kind of noise, then reduce the channels."""
     if isinstance(raw, Moments):
         raw = raw.read(choice.noise.kind if choice.noise else "smoothgrad")
     return reduce_map(raw, batch, choice.label, **choice.reduction)
@@ -47,15 +47,15 @@ def explain_again(engine: Engine, choice: Choice) -> Callable[[Tensor], Tensor] 
 
 
 def forward_passes(model: Model, batch: Batch, choice: Choice) -> int | None:
-    """Forward passes a sample; None where nobody can say, or a function of the user's own does not.
+    """Forward passes per sample; None where they are unknown, as for a user's function.
 
-    What a method does once for all samples is left out.
+    Passes that a method makes once for all samples are left out.
     """
     return None if says_nothing(choice) else choice.passes_on(model, batch).forward
 
 
 def says_nothing(choice: Choice) -> bool:
-    """Whether it is a function of the user's own that does not say what it costs."""
+    """Whether it is a user's function that does not declare its cost."""
     plugin = choice.plugin
     if MAPS_HASH in choice.options:
         return False
@@ -65,7 +65,7 @@ def says_nothing(choice: Choice) -> bool:
 def raw_map(
     model: Model, batch: Batch, choice: Choice, engine: Engine | None = None
 ) -> "Tensor | Moments":
-    """What the method's formula gives, channels and all; under noise, of all copies together."""
+    """The output of the method's formula with channels; under noise, of all copies together."""
     model = model if model.observed is not None else _observed(model, batch)
     if choice.noise is None:
         return _run(model, batch, choice, engine)
@@ -100,22 +100,22 @@ def _run(model: Model, batch: Batch, choice: Choice, engine: Engine | None) -> T
             engine.respondent.shrink()
 
 
-def _as_tensor(found: object, batch: Batch, name: str) -> Tensor:
-    """What a function gave for maps; of an array a tensor like the inputs.
+def _as_tensor(maps: object, batch: Batch, name: str) -> Tensor:
+    """A function's maps as a tensor; an array becomes a tensor like the inputs.
 
     Raises:
-        InputError: It is neither, as where a function forgot to return them.
+        InputError: They are neither, for example if the function does not return anything.
     """
-    if isinstance(found, Tensor):
-        return found.detach()
+    if isinstance(maps, Tensor):
+        return maps.detach()
     try:
-        array = np.asarray(found)
-    except (TypeError, ValueError, RuntimeError):  # a list that is no array
+        array = np.asarray(maps)
+    except (TypeError, ValueError, RuntimeError):  # a list that cannot become an array
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf":
-        got = type(found).__name__
-        said = "None. Does the function return them?" if found is None else f"{got}."
-        raise InputError(f"Expected maps of `{name}` as a tensor or array, got {said}")
+        hint = " Does the function return them?" if maps is None else ""
+        got = "None" if maps is None else type(maps).__name__
+        raise InputError(f"Expected maps of `{name}` as a tensor or array, got {got}.{hint}")
     whole = torch.from_numpy(array.astype(np.float64, order="C"))
     return whole.to(batch.inputs.device, batch.dtype)
 
@@ -124,7 +124,7 @@ def other_maps(model: Model, batch: Batch, choice: Choice, engine: Engine | None
     """The method's maps of each sample's partner: another sample, explained for its own label.
 
     Raises:
-        NotApplicable: There is nobody else.
+        NotApplicable: There is no other sample.
     """
     if batch.dataset is not None:
         groups = batch.dataset.groups
@@ -132,8 +132,8 @@ def other_maps(model: Model, batch: Batch, choice: Choice, engine: Engine | None
             other = batch.dataset.partner(sample)
             if groups.get(other, other) == groups.get(sample, sample):
                 raise NotApplicable(
-                    "Needs at least two samples, since it takes maps of others: there is only one, "
-                    "or only one group of them."
+                    "Maps of other samples need at least two samples of different groups; there is "
+                    "only one sample, or only one group."
                 )
     return attribute(model, batch.partners(), choice, engine)
 
@@ -141,9 +141,9 @@ def other_maps(model: Model, batch: Batch, choice: Choice, engine: Engine | None
 def reduce_map(
     raw: Tensor, batch: Batch, name: str, *, reduce: str = "sum", abs: bool = False
 ) -> Tensor:
-    """Check the shape of a method's output and take its channels together."""
+    """Check the shape of a method's output and reduce its channels."""
     if raw.dtype in (torch.float16, torch.bfloat16):
-        raw = raw.float()  # sums and files want more than half precision
+        raw = raw.float()  # sums and files need more than half precision
     shape = (len(batch), *batch.map_shape)
     if tuple(raw.shape) == (len(batch), 1, *batch.map_shape) != tuple(batch.inputs.shape):
         raw = raw[:, 0]
@@ -167,7 +167,7 @@ def reduce_map(
 
 
 def wrong_shape(maps: Tensor, batch: Batch, name: str, n: int | None = None) -> InputError:
-    """The error for maps that fit neither positions nor inputs; `n` samples, else the batch's."""
+    """The error for maps that fit neither positions nor inputs; `n` defaults to the batch's."""
     samples = len(batch) if n is None else n
     shapes = ((samples, *each) for each in (batch.map_shape, tuple(batch.inputs.shape[1:])))
     expected = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
@@ -177,21 +177,21 @@ def wrong_shape(maps: Tensor, batch: Batch, name: str, n: int | None = None) -> 
 
 
 def _check_sum(raw: Tensor, name: str) -> None:
-    """Refuse sums that are rounding.
+    """Refuse sums that are only rounding errors.
 
     A network that normalises its embeddings ignores their mean, so the gradient's sum over a
-    word's embedding is zero, whatever the word.
+    word's embedding is zero for every word.
     """
     parts = raw.abs().sum(-1).max()
     if bool(parts > 0) and bool(raw.sum(-1).abs().max() < 1e-5 * parts):
         raise NotApplicable(
-            f"The sum of `{name}` over a word's embedding vanishes here: the network normalises "
-            f"its embeddings. Use `reduce: square` or `reduce: sum_abs`."
+            f"The sum of `{name}` over a word's embedding is zero here, because the network "
+            f"normalises its embeddings. Use `reduce: square` or `reduce: sum_abs`."
         )
 
 
 def _channels(raw: Tensor, batch: Batch) -> int | None:
-    """Which axis of a method's output is reduced: an image's channels, a word's embedding."""
+    """The axis of a method's output to reduce: an image's channels, a word's embedding."""
     if batch.tokens is not None:
         return -1 if tuple(raw.shape[:-1]) == (len(batch), *batch.map_shape) else None
     whole = tuple(raw.shape) == tuple(batch.inputs.shape)
@@ -199,10 +199,10 @@ def _channels(raw: Tensor, batch: Batch) -> int | None:
 
 
 def rows_of(batch: Batch, count: int, whose: str, ids: Sequence[str] | None = None) -> list[int]:
-    """Which of `count` maps are those of a batch: they go by `ids`, or by the dataset's order.
+    """The rows of a batch among `count` maps in the order of `ids`, or of the dataset.
 
     Raises:
-        InputError: There are more or fewer maps than samples, or one of the batch has none.
+        InputError: There are more or fewer maps than samples, or a sample has no map.
     """
     everyone = ids if ids is not None else batch.dataset.ids if batch.dataset else batch.ids
     if count != len(everyone):
@@ -215,23 +215,23 @@ def rows_of(batch: Batch, count: int, whose: str, ids: Sequence[str] | None = No
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
-            f"Expected `{whose}` to hold a map of sample `{missing[0]}`{more}, found none; it has "
-            f"{count} of others, first `{everyone[0]}`."
+            f"Expected `{whose}` to hold a map of sample `{missing[0]}`{more}, got none; it has "
+            f"{count} maps of other samples, first `{everyone[0]}`."
         )
     return [place[sample] for sample in batch.ids]
 
 
 def given(label: str, source: object) -> Choice:
-    """Maps computed elsewhere (one per sample of the dataset), or a plain callable, as a method.
+    """Maps computed elsewhere (one per sample of the dataset), or a callable, as a method.
 
-    A callable runs with gradients enabled and may give a tensor or an array.
+    A callable runs with gradients enabled and may return a tensor or an array.
     """
     if callable(source) and not isinstance(source, Tensor):
 
         def run(model: Model, batch: Batch, *, source_hash: str = "") -> Tensor:
             with torch.enable_grad():
-                found = source(model, batch)
-            return _as_tensor(found, batch, label).to(batch.inputs.device, batch.dtype)
+                maps = source(model, batch)
+            return _as_tensor(maps, batch, label).to(batch.inputs.device, batch.dtype)
 
         plugin = Method(label, run, family="given", title=label)
         return Choice(label, plugin, {"source_hash": code_identity(source)}, dict(REDUCTION))

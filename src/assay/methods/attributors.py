@@ -1,4 +1,4 @@
-"""Objects with an `attribute` method, such as captum's, as methods. Captum itself is not needed."""
+"""Objects with an `attribute` method, such as captum's, as methods; captum is not required."""
 
 import contextlib
 import inspect
@@ -30,25 +30,25 @@ class Attributor(Protocol):
 
 
 def is_attributor(thing: object) -> bool:
-    """Whether a thing explains by `thing.attribute(inputs, target=..., ...)`."""
+    """Whether an object has a method `attribute(inputs, target=..., ...)`."""
     return callable(getattr(thing, "attribute", None))
 
 
 def attributor(source: Any, options: Options, model: Model, name: str = "") -> Choice:
     """An attribution object as a method: `source.attribute(inputs, target=targets, **options)`.
 
-    It is called a micro-batch at a time, random numbers seeded by the first sample of each. Options
-    are its own, tensors among them given to every call as they are; `reduce`, and `abs` where it
-    has none itself, say as always how channels become one map. What a layer gives is summed over
-    its channels and enlarged to the input bilinearly.
+    It is called by micro-batch, with random numbers seeded by the first sample of each. Options are
+    its own; tensors among them are passed unchanged to every call. `reduce`, and `abs` if it has no
+    such option, set how channels become one map. Maps of a layer are summed over channels and
+    enlarged bilinearly to the input.
 
     Raises:
-        InputError: A class instead of an object, or an option that its `attribute` does not take.
+        InputError: It is a class instead of an object, or an option is unknown to `attribute`.
     """
     if inspect.isclass(source):
         raise InputError(
-            f"Expected an object to explain with, got the class `{source.__name__}`. "
-            f"Make one: `{source.__name__}(net)`."
+            f"Expected an object with a method `attribute`, got the class `{source.__name__}`. "
+            f"Create one: `{source.__name__}(net)`."
         )
     own, reduction = _split(source, options)
     recorded = {option: _recorded(value) for option, value in own.items()}
@@ -60,7 +60,7 @@ def attributor(source: Any, options: Options, model: Model, name: str = "") -> C
         if model.binary and getattr(source, "forward_func", None) is model.net:
             raise NotApplicable(
                 f"`{type(source).__name__}` cannot choose between the two classes of a network "
-                f"with one logit. Give it a forward function with both: "
+                f"with one logit. Give it a forward function that returns both: "
                 f"`lambda x: torch.cat([-net(x), net(x)], 1)`."
             )
         parts = []
@@ -70,19 +70,19 @@ def attributor(source: Any, options: Options, model: Model, name: str = "") -> C
             x = batch.inputs[samples].detach()
             x.requires_grad_(x.is_floating_point())
             with torch.enable_grad(), _seeded(batch, int(samples[0])):
-                found = source.attribute(x, target=batch.targets[samples], **own)
-            parts.append(_at_input(found, batch, name or kind)[:asked].detach())
+                maps = source.attribute(x, target=batch.targets[samples], **own)
+            parts.append(_at_input(maps, batch, name or kind)[:asked].detach())
         return torch.cat(parts)
 
     plugin = Method(kind, run, family="given", title=name or kind)
     chosen = name or label(kind, {**recorded, **reduction}, REDUCTION)
-    # Its arguments apart: one of them may be called `abs` too.
+    # Its arguments are separate, because one of them may also be called `abs`.
     known = {"arguments": recorded, "source_hash": _identity(source, model.net)}
     return Choice(chosen, plugin, known, reduction)
 
 
 def _split(source: Attributor, options: Options) -> tuple[Keywords, Keywords]:
-    """The options of the object's own, and how its channels become one map."""
+    """The object's own options, and how channels become one map."""
     parameters = inspect.signature(source.attribute).parameters
     known = [p for p in parameters if p not in ("inputs", "target")]
     anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -94,21 +94,21 @@ def _split(source: Attributor, options: Options) -> tuple[Keywords, Keywords]:
     return own, take_reduction(rest)
 
 
-def _at_input(found: object, batch: Batch, name: str) -> Tensor:
+def _at_input(maps: object, batch: Batch, name: str) -> Tensor:
     """The maps at the input's size."""
-    if not isinstance(found, Tensor):
+    if not isinstance(maps, Tensor):
         raise InputError(
-            f"Expected `attribute` of `{name}` to give a tensor, got {type(found).__name__}."
+            f"Expected `attribute` of `{name}` to return a tensor, got {type(maps).__name__}."
         )
-    coarse = found.ndim == 4 and tuple(found.shape[2:]) != batch.map_shape
+    coarse = maps.ndim == 4 and tuple(maps.shape[2:]) != batch.map_shape
     if coarse and len(batch.map_shape) == 2:
-        return enlarge(found.sum(1), batch.map_shape)
-    return found
+        return enlarge(maps.sum(1), batch.map_shape)
+    return maps
 
 
 @contextlib.contextmanager
 def _seeded(batch: Batch, sample: int) -> Iterator[None]:
-    """Random numbers from anywhere fixed inside, and as they were afterwards."""
+    """Fix all random numbers inside, and restore their state afterwards."""
     before = np.random.get_state()
     with torch.random.fork_rng():
         seed = batch.generator(sample, "attribute").initial_seed()
@@ -132,18 +132,18 @@ def _package(thing: object) -> str:
     return str(defined.__module__).split(".")[0]
 
 
-# --- what is known of the object --------------------------------------------------------------
+# --- identity of the object -------------------------------------------------------------------
 
 
 def _recorded(value: object) -> object:
-    """An option as it is written down; functions by their code."""
+    """An option as it is recorded; functions by their code."""
     return code_identity(value) if callable(value) else canonical(value)
 
 
 def _identity(source: object, net: nn.Module) -> str:
-    """Captum's classes by name, version and settings, where they wrap nothing but the network.
+    """Captum's classes by name, version and settings, if they wrap only the network.
 
-    Of anything else the state is not known: its identity is good for this process only.
+    The state of anything else is unknown, so its identity is valid in this process only.
     """
     try:
         return identity([metadata.version("captum"), _state(source, net)])

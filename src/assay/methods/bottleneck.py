@@ -1,4 +1,4 @@
-"""Information bottlenecks: how much of a layer, or of the input, the answer needs."""
+"""Information bottlenecks: how much of a layer, or of the input, the output needs."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -32,14 +32,14 @@ def _iba_passes(options: Options) -> Passes:
 def _on_data(
     passes: Callable[[Options], Passes],
 ) -> Callable[[Model, Batch, Options], Passes]:
-    """The same passes, with the statistics that this network and these data take."""
+    """The same passes, with those of the statistics of this network and these data."""
 
     def passes_on(model: Model, batch: Batch, options: Options) -> Passes:
         _check_places(model)
         once, finding = usual_passes(model, batch, options["layer"], options["estimate"])
-        found = passes(options)
-        forward = (found.forward or 0) + _regression(model)
-        return replace(found, forward=forward, once=once, finding=finding)
+        cost = passes(options)
+        forward = (cost.forward or 0) + _regression(model)
+        return replace(cost, forward=forward, once=once, finding=finding)
 
     return passes_on
 
@@ -69,21 +69,21 @@ def iba(
     active: ShareBelowOne = 0.01,
     estimate: Annotated[int, Field(ge=2)] = 1000,
 ) -> Tensor:
-    """The bits of a layer that pass a bottleneck of noise, made as narrow as the answer allows.
+    """The bits of a layer that pass a bottleneck of noise, as narrow as the output allows.
 
     Formula: Z = l R + (1 - l) (m + s e), l the blurred sigmoid of a, minimises over a the cross
     entropy plus `beta` times the mean of KL(N(l R + (1 - l) m, (1 - l)^2 s^2) || N(m, s^2)); the
     map is that KL in bits, summed over channels and enlarged, so that its sum is that of the layer.
 
-    R is the layer's output, m and s its mean and spread over `estimate` samples of the data, units
-    not zero in more than `active` of them pass at all. a starts at `alpha0` and takes `steps` of
-    Adam, each on `samples` draws of e.
+    R is the layer's output, m and s its mean and standard deviation over `estimate` samples of the
+    data. Only units that are nonzero in more than `active` of them pass. a starts at `alpha0` and
+    takes `steps` steps of Adam, each with `samples` draws of e.
 
-    Beside the paper: the settings are those of the authors' code, which, as here, reads the map
-    before the last step. Without classes the loss is the squared distance from the clean answer.
-    The layer is the last with a spatial output unless `layer` names one; the
-    paper takes one in the middle. 1 - l is computed as the sigmoid of -a, so that nothing is
-    infinite where l rounds to 1, and small layers repeat their border where they cannot mirror it.
+    Differs from the paper: the settings are those of the authors' code, which, as here, reads the
+    map before the last step. Without classes the loss is the squared distance from the clean
+    output. The layer is the last with a spatial output, unless `layer` is set; the paper uses one
+    in the middle. 1 - l is computed as the sigmoid of -a, so that nothing is infinite where l
+    rounds to 1, and small layers repeat their border where they cannot mirror it.
     """
     prior = _prior(model, batch, engine, layer, estimate, min_std, active)
     _, capacity = fits(
@@ -94,9 +94,9 @@ def iba(
 
 
 def groups(model: Model, batch: Batch, rows: int) -> Iterator[tuple[Batch, list[int], int]]:
-    """Samples that fill a micro-batch together with `rows` passes of each, and which they are.
+    """Groups of samples that fill a micro-batch with `rows` passes each, with their indices.
 
-    Always as many: the last is repeated where some are missing, and the number of others is given.
+    Groups have equal size: the last sample is repeated, and the number of real samples is given.
     """
     size, last = max(1, model.micro_batch // rows), len(batch) - 1
     for start in range(0, len(batch), size):
@@ -107,10 +107,10 @@ def groups(model: Model, batch: Batch, rows: int) -> Iterator[tuple[Batch, list[
 def layer_outputs(
     model: Model, batch: Batch, layer: str | nn.Module | None
 ) -> Tensor:  # [B, C, h, w]
-    """What the layer gives, at least in single precision: what is fitted to it takes small steps.
+    """The layer's output, at least in single precision, because the fit takes small steps.
 
     Raises:
-        NotApplicable: It runs several times, or gives more than one tensor.
+        NotApplicable: It runs several times, or returns more than one tensor.
     """
     calls: list[int] = []
 
@@ -118,22 +118,22 @@ def layer_outputs(
         calls.append(1)
         if not isinstance(output, Tensor):
             raise NotApplicable(
-                f"The information bottleneck stands behind one tensor; the layer gives a "
-                f"{type(output).__name__}. Name another with `layer=`."
+                f"The information bottleneck needs a layer that returns one tensor; this one "
+                f"returns a {type(output).__name__}. Choose another with `layer=`."
             )
 
     with hooked(find_layer(model, layer), look):
-        found = [a[:asked] for a, _, _, asked in outputs(model, batch, layer)]
-    if len(calls) > len(found):
+        parts = [a[:asked] for a, _, _, asked in outputs(model, batch, layer)]
+    if len(calls) > len(parts):
         raise NotApplicable(
-            "The information bottleneck stands behind one layer; this one runs several times in a "
-            "pass. Name the block it belongs to with `layer=`."
+            "The information bottleneck needs a layer that runs once in a pass; this one runs "
+            "several times. Choose the block it belongs to with `layer=`."
         )
-    return torch.cat(found).contiguous().to(precise(batch))
+    return torch.cat(parts).contiguous().to(precise(batch))
 
 
 def precise(batch: Batch) -> torch.dtype:
-    """What bottlenecks are fitted in: optimisers square small numbers, which half loses."""
+    """The precision of the fit: optimisers square small numbers, which half precision loses."""
     return torch.promote_types(batch.dtype, torch.float32)
 
 
@@ -144,20 +144,20 @@ def _regression(model: Model) -> bool:
 def _check_places(model: Model) -> None:
     if model.cam_reshape is not None:
         raise NotApplicable(
-            "The information bottleneck needs a layer with places; a transformer's class token "
-            "would pass beside it."
+            "The information bottleneck needs a spatial layer; a transformer's class token would "
+            "bypass it."
         )
 
 
 def spread(coarse: Tensor, batch: Batch) -> Tensor:
-    """The layer's map at the input's size with, up to its border, the same sum."""
+    """The layer's map enlarged to the input's size, with the same sum up to its border."""
     height, width = batch.map_shape
     return enlarge(coarse * (coarse[0].numel() / (height * width)), batch.map_shape)
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What stands for a layer's output where nothing is let through, each `[C, h, w]`."""
+    """What replaces a layer's output where nothing passes, each `[C, h, w]`."""
 
     mean: Tensor
     std: Tensor
@@ -184,7 +184,7 @@ def fits(
     model: Model, batch: Batch, layer: str | nn.Module | None, output: Tensor, prior: Prior,
     *, beta: float, steps: int, samples: int, sigma: float, lr: float, alpha0: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`fit`, for as many samples at once as fill a micro-batch."""
+    """`fit` by groups of samples that fill a micro-batch."""
     passed, capacity = [], []
     for group, at, asked in groups(model, batch, samples):
         share, nats = fit(
@@ -210,10 +210,10 @@ def fit(
     lr: float,
     alpha0: float,
 ) -> tuple[Tensor, Tensor]:  # each [B, C, h, w]
-    """A bottleneck for each sample: the share that is let through, and its nats.
+    """Fit a bottleneck for each sample: the share that passes, and its nats.
 
-    The loss is a sum over samples and Adam takes each number alone, so that none depends on who is
-    fitted beside it.
+    The loss is a sum over samples and Adam treats each number separately, so a sample's result does
+    not depend on the others.
     """
     module = find_layer(model, layer)
     clean = answers(model, batch, batch.inputs, "logit") if _regression(model) else None
@@ -236,7 +236,7 @@ def fit(
 
 
 def gate(alpha: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-    """What is let through and what is held back: the smoothed sigmoids of alpha and of -alpha."""
+    """The shares that pass and that are held back: smoothed sigmoids of alpha and of -alpha."""
     return blur(torch.sigmoid(alpha), sigma), blur(torch.sigmoid(-alpha), sigma)
 
 
@@ -247,7 +247,7 @@ def information(passed: Tensor, held: Tensor, standard: Tensor) -> Tensor:
 
 
 def blur(images: Tensor, sigma: float) -> Tensor:  # [..., h, w]
-    """Each channel under a Gaussian of two standard deviations to each side, mirrored outside."""
+    """Blur each channel with a Gaussian cut off at two sigma, with mirrored borders."""
     reach = round(2 * sigma)
     if sigma == 0 or reach == 0:
         return images
@@ -266,32 +266,32 @@ def loss_gradient(
     mixed: Tensor,
     clean: Tensor | None = None,
 ) -> Tensor:  # like mixed: [B, S, C, h, w]
-    """How each noisy copy of the layer's output, or of the input, changes the cross entropy.
+    """The gradient of the cross entropy at each noisy copy of the layer's output or the input.
 
-    Where there are no classes it is the squared distance from the clean answer.
+    Without classes the loss is the squared distance from the clean output.
     """
     parts, (many, times) = [], mixed.shape[:2]
     for samples, rows, asked in micro_batches(many, times, model.micro_batch, mixed.device):
-        given = model.laid_out(mixed[samples, rows].to(batch.dtype)).requires_grad_(True)
+        noisy = model.laid_out(mixed[samples, rows].to(batch.dtype)).requires_grad_(True)
         inputs = model.laid_out(batch.inputs[samples])
         with torch.enable_grad():
             if module is None:
-                logits = model.logits(inputs, at=given.clone())  # it may work in place
+                logits = model.logits(inputs, at=noisy.clone())  # it may work in place
             else:
-                with _giving(module, given):
+                with _replaced(module, noisy):
                     logits = model.logits(inputs)
             targets = batch.targets[samples, None]
             if clean is None:
                 loss = -model.log_probs(logits).gather(1, targets)
             else:
                 loss = (logits.gather(1, targets) - clean[samples, None]) ** 2
-            (slope,) = torch.autograd.grad(loss.sum(), given)
+            (slope,) = torch.autograd.grad(loss.sum(), noisy)
         parts.append(slope[:asked].to(mixed.dtype))
     return torch.cat(parts).reshape(mixed.shape)
 
 
-def _giving(module: nn.Module, instead: Tensor) -> AbstractContextManager[None]:
-    """A layer that gives something else."""
+def _replaced(module: nn.Module, instead: Tensor) -> AbstractContextManager[None]:
+    """Replace a layer's output."""
     return hooked(module, lambda _, __, ___: instead.clone())
 
 
@@ -331,20 +331,21 @@ def input_iba(
     estimate: Annotated[int, Field(ge=2)] = 1000,
     variant: Literal["paper", "code"] = "paper",
 ) -> Tensor:
-    """The share of each pixel that passes a bottleneck on the input, as narrow as one on a layer.
+    """The share of each pixel that passes a bottleneck on the input, fitted to one on a layer.
 
     Formula: the mean over channels of sigmoid(a), where z = l x + (1 - l) e, l the blurred sigmoid
     of a, e standard normal, minimises the cross entropy plus `beta` times the mean of KL(N(m, v) ||
     N(0, 1)), m = l x (1 - g) / (1 - g l), v = (1 - l)^2 / (1 - g l)^2.
 
-    g is a mask of the input, fitted against a critic so that the layer's answers to g x + (1 - g) e
-    look like what passes the bottleneck of `iba` there: `epochs` over `synthetic` examples of it;
-    0 leaves g as it starts. By default some 4,700 passes a sample.
+    g is a mask of the input, fitted against a critic so that the layer's outputs for g x + (1 - g)
+    e look like what passes the bottleneck of `iba` there, in `epochs` epochs over `synthetic`
+    examples; with 0 epochs g keeps its start. The default takes about 4,700 passes per sample.
 
-    Beside the paper: settings are those of the authors' code for ImageNet, but the critic is
+    Differs from the paper: settings are those of the authors' code for ImageNet, but the critic is
     narrower and normalises each example by itself. Examples are mixed by the share that passes;
-    `variant: code` mixes by its nats, which are no share. Noise is standard normal in the network's
-    own input units, so that inputs should be normalised. As there, a is read after the last step.
+    `variant: code` mixes by its nats, which are not a share. Noise is standard normal in the units
+    of the network's input, so inputs should be normalised. As in the code, a is read after the last
+    step.
     """
     prior = _prior(model, batch, engine, layer, estimate, min_std, active)
     output = layer_outputs(model, batch, layer)
@@ -381,7 +382,7 @@ def _fit_input(
     lr: float,
     alpha0: float,
 ) -> Tensor:  # [B, H, W]
-    """A bottleneck for each input, over the mask that was generated for it."""
+    """Fit a bottleneck on each input, given its generated mask."""
     x = batch.inputs.to(generated.dtype)
     alpha = torch.full_like(x, alpha0).requires_grad_(True)
     optimiser = torch.optim.Adam([alpha], lr=lr, foreach=False)

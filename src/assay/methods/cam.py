@@ -1,4 +1,4 @@
-"""Class activation maps: how much each place of the last spatial layer speaks for the class."""
+"""Class activation maps: how much each position of a spatial layer supports the class."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ from assay.types.tokens import hooked
 
 CamVariant = Literal["paper", "torchcam"]
 LayerChoice = Any  # a layer, its name, or None: the last one with a spatial output
-TOGETHER = 16  # samples whose noisy copies are held at once
+TOGETHER = 16  # samples whose noisy copies are in memory at once
 
 
 def find_layer(model: Model, layer: str | nn.Module | None) -> nn.Module:
-    """The module whose output is read: the one named, the model's own, or the last spatial one."""
+    """The module whose output is read: the chosen one, the model's default, or the last spatial."""
     if isinstance(layer, nn.Module):
         return layer
     if layer is not None and not isinstance(layer, str):
@@ -37,29 +37,29 @@ def find_layer(model: Model, layer: str | nn.Module | None) -> nn.Module:
     name = layer or model.cam_layer or model.spatial_layer
     if name is None:
         raise NotApplicable(
-            f"Model `{model.name}` has no layer with a spatial output near its answer; name one "
-            f"with `layer=` or `assay.model(..., cam_layer=...)`, or say how the tokens of a "
-            f"transformer lie: `assay.model(..., cam_reshape=(14, 14))`."
+            f"Model `{model.name}` has no layer with a spatial output near its end. Choose one "
+            f"with `layer=` or `assay.model(..., cam_layer=...)`, or give the grid of a "
+            f"transformer's tokens: `assay.model(..., cam_reshape=(14, 14))`."
         )
     if name not in modules:
         raise unknown(f"layer of model `{model.name}`:", name, [n for n in modules if n])
-    found: nn.Module = modules[name]
-    return found
+    module: nn.Module = modules[name]
+    return module
 
 
 def activations(
     model: Model, batch: Batch, layer: str | nn.Module | None, output: Output
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The layer's output and its gradient, a micro-batch at a time; only the tail runs back."""
+    """The layer's output and its gradient, by micro-batch; gradients stop at the layer."""
     module = find_layer(model, layer)
     seen: list[Tensor] = []
     at = points(model, batch)
 
     def cut(_: nn.Module, __: object, output: Returned) -> Returned:
         several = isinstance(output, tuple | list) and len(output) > 0
-        found = output[0] if several else output
-        model.places(output)  # refuses what has none
-        seen.append(found.detach().requires_grad_(True))
+        first = output[0] if several else output
+        model.places(output)  # raises an error without a spatial layout
+        seen.append(first.detach().requires_grad_(True))
         fresh = seen[-1].clone()  # what follows may work in place
         return type(output)((fresh, *output[1:])) if several else fresh
 
@@ -74,8 +74,8 @@ def activations(
             (gradient,) = torch.autograd.grad(scalar, seen[-1], allow_unused=True)
         if gradient is None:
             raise InputError(
-                f"Expected the answer of model `{model.name}` to depend on the layer read by a "
-                f"CAM, but nothing of its output reaches it. Name another with `layer=`."
+                f"Expected the output of model `{model.name}` to depend on the layer read by a "
+                f"CAM, but it does not. Choose another with `layer=`."
             )
         yield model.places(seen[-1].detach())[:asked], model.places(gradient)[:asked]
 
@@ -83,9 +83,9 @@ def activations(
 def outputs(
     model: Model, batch: Batch, layer: str | nn.Module | None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, int]]:
-    """The layer's output `[n, C, h, w]` and the logits, without gradients, a micro-batch at a time.
+    """The layer's output `[n, C, h, w]` and the logits, without gradients, by micro-batch.
 
-    Beside them the samples they belong to, and how many of them are no padding.
+    Also yields the samples they belong to, and how many of them are not padding.
     """
     module = find_layer(model, layer)
     seen: list[Tensor] = []
@@ -98,7 +98,7 @@ def outputs(
         seen.clear()
         x = at[samples]
         x = model.laid_out(x)
-        # A dry run may ask this of a network that nobody has put into evaluation mode.
+        # In a dry run the network may not be in evaluation mode yet.
         with model.evaluating(), hooked(module, keep):
             logits = model.logits(batch.inputs[samples], at=x)
         _check_used(model, seen)
@@ -108,8 +108,8 @@ def outputs(
 def _check_used(model: Model, seen: list[Tensor]) -> None:
     if not seen:
         raise InputError(
-            f"Expected the layer to be one that model `{model.name}` runs through, but it was not "
-            f"used. Name another with `layer=`."
+            f"Expected the layer to be used by model `{model.name}`, but it was not. Choose "
+            f"another with `layer=`."
         )
 
 
@@ -126,7 +126,7 @@ def _weighted(
     relu: bool,
     weigh: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """The activations' sum under weights from (activation, gradient), enlarged to the input."""
+    """The weighted sum of activations, enlarged; `weigh(activation, gradient)` gives weights."""
     maps = []
     for activation, gradient in activations(model, batch, layer, output):
         coarse = (weigh(activation, gradient) * activation).sum(1)  # [n, h, w]
@@ -153,7 +153,7 @@ def _pixel_weighted(activation: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _share(activation: Tensor, square: Tensor, cube: Tensor) -> Tensor:
-    """Grad-CAM++'s weight of each place, from the second and third powers of gradients there."""
+    """Grad-CAM++'s weight of each position, from second and third powers of its gradients."""
     below = 2 * square + (cube * activation).sum((2, 3), keepdim=True)
     return torch.where(below == 0, 0.0, square / torch.where(below == 0, 1.0, below))
 
@@ -173,9 +173,10 @@ def gradcam(
 ) -> Tensor:
     """Relu of the activations weighted by their mean gradients, enlarged to the input.
 
-    Formula: relu(sum_k w_k A_k), w_k the mean over places of df/dA_k.
+    Formula: relu(sum_k w_k A_k), w_k the mean over positions of df/dA_k.
 
-    Beside the paper: nothing. The layer is the last with a spatial output unless `layer` names one.
+    Differs from the paper: nothing. The layer is the last with a spatial output, unless `layer` is
+    set.
     """
     return _weighted(model, batch, layer, output, relu, _mean_gradient)
 
@@ -189,12 +190,12 @@ def xgradcam(
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
-    """Grad-CAM with weights sum(g A) / sum(A): each activation's own share of the answer.
+    """Grad-CAM with weights sum(g A) / sum(A): each activation's own share of the output.
 
-    Formula: relu(sum_k w_k A_k), w_k = sum(g_k A_k) / sum(A_k) over places, g = df/dA.
+    Formula: relu(sum_k w_k A_k), w_k = sum(g_k A_k) / sum(A_k) over positions, g = df/dA.
 
-    Beside the paper: 1e-8 is added below the line. On a network that ends in a mean over places and
-    one linear layer it equals `gradcam`.
+    Differs from the paper: 1e-8 is added to the denominator. On a network that ends in a mean over
+    positions and one linear layer it equals `gradcam`.
     """
     return _weighted(model, batch, layer, output, relu, _share_of_activation)
 
@@ -208,11 +209,11 @@ def layercam(
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
-    """Activations weighted place by place with their positive gradients.
+    """Activations weighted with their positive gradients, position by position.
 
-    Formula: relu(sum_k relu(g_k) A_k), g = df/dA, place by place.
+    Formula: relu(sum_k relu(g_k) A_k), g = df/dA, position by position.
 
-    Beside the paper: one layer; the paper also joins several.
+    Differs from the paper: one layer is used; the paper also combines several.
     """
     return _weighted(model, batch, layer, output, relu, _positive_gradient)
 
@@ -227,14 +228,15 @@ def gradcam_pp(
     output: Output = "logit",
     variant: CamVariant = "paper",
 ) -> Tensor:
-    """Grad-CAM with positive gradients, each place counted by a weight of its own.
+    """Grad-CAM with positive gradients and a weight for each position.
 
-    Formula: relu(sum_k w_k A_k), w_k = sum(alpha relu(g_k)) over places, alpha = g^2 / (2 g^2 +
+    Formula: relu(sum_k w_k A_k), w_k = sum(alpha relu(g_k)) over positions, alpha = g^2 / (2 g^2 +
     sum(g^3 A)), g = df/dA.
 
-    Beside the paper: it explains the exponential of the logit, which gives all weights the same
-    factor and leaves the order of the map as it is. `variant: torchcam` is what that library
-    computes, and IDSDS with it: the division falls on a copy and is lost, w_k = sum(g^2 relu(g)).
+    Differs from the paper: the paper explains the exponential of the logit, which multiplies all
+    weights by the same factor and does not change the order of the map. `variant: torchcam` is what
+    that library computes, and IDSDS with it: the division acts on a copy and is lost, w_k = sum(g^2
+    relu(g)).
     """
     weigh = _pixel_weighted if variant == "paper" else _undivided
     return _weighted(model, batch, layer, output, relu, weigh)
@@ -265,13 +267,13 @@ def smooth_gradcam_pp(
 ) -> Tensor:
     """Grad-CAM++ with the powers of its gradients averaged over noisy copies of the input.
 
-    Formula: relu(sum_k w_k A_k), w_k = sum(alpha relu(m_1)) over places, alpha = m_2 / (2 m_2 +
+    Formula: relu(sum_k w_k A_k), w_k = sum(alpha relu(m_1)) over positions, alpha = m_2 / (2 m_2 +
     sum(m_3 A)), m_p the mean of g^p over copies x + `sigma` N(0, 1), A the clean activations.
 
-    Beside the paper: above the line it prints the first power, which without noise would not be
-    Grad-CAM++. `samples` and `sigma` are those of IDSDS. `variant: torchcam` is what IDSDS ran:
-    relu(g) and the A that is summed are those of the last noisy copy, so it is nearly Grad-CAM++ of
-    one noisy image.
+    Differs from the paper: the paper prints the first power in the numerator, which without noise
+    would not be Grad-CAM++. `samples` and `sigma` are those of IDSDS. `variant: torchcam` is what
+    IDSDS ran: relu(g) and the summed A are those of the last noisy copy, so it is nearly Grad-CAM++
+    of one noisy image.
     """
     noise = sigma * batch.draw(
         "smooth_gradcam_pp", (samples, *batch.inputs.shape[1:]), normal=True
@@ -306,5 +308,5 @@ def smooth_gradcam_pp(
 
 
 def enlarge(maps: Tensor, shape: tuple[int, ...]) -> Tensor:  # [B, h, w] -> [B, H, W]
-    """Coarse maps at the input's size, bilinearly."""
+    """Coarse maps enlarged bilinearly to the input's size."""
     return functional.interpolate(maps[:, None], shape, mode="bilinear", align_corners=False)[:, 0]

@@ -1,4 +1,4 @@
-"""Controls: maps that know nothing of the model, or everything, to hold the methods against."""
+"""Controls: maps that ignore the model, or know the truth, to compare methods with."""
 
 from typing import Annotated, Any, Literal
 
@@ -24,7 +24,7 @@ def _grid_needs(options: Options) -> set[str]:
 
 
 def needs_of(options: Options) -> set[str]:
-    """What the method needs that another one's maps are taken from."""
+    """What the method in the option `of` needs."""
     choice = choose_one("method", options["of"])
     return set(choice.plugin.required(choice.options))
 
@@ -41,15 +41,15 @@ def random(
 
 @method("constant", control="model_free", family="controls", title="Constant")
 def constant(model: Model, batch: Batch) -> Tensor:
-    """The same value everywhere: a map that says nothing."""
+    """The same value everywhere: a map without information."""
     return batch.inputs.new_ones(len(batch), *batch.map_shape, dtype=batch.dtype)
 
 
 @method("centre", control="model_free", needs=["image"], family="controls", title="Centre")
 def centre(model: Model, batch: Batch) -> Tensor:
-    """A Gaussian hill in the middle, a quarter of the image wide: where photographers aim."""
+    """A Gaussian in the middle, a quarter of the image wide: objects are often in the centre."""
     height, width = batch.map_shape
-    # Whole numbers first, so that places equally far from the middle tie on every device.
+    # Whole numbers first, so that positions equally far from the middle tie on every device.
     y, x = (2 * torch.arange(n) - (n - 1) for n in (height, width))
     far = (y / max(1, height - 1)).square()[:, None] + (x / max(1, width - 1)).square()
     return torch.exp(-2 * far).to(batch.inputs).expand(len(batch), height, width).clone()
@@ -57,7 +57,7 @@ def centre(model: Model, batch: Batch) -> Tensor:
 
 @method("edge", control="model_free", needs=["image"], family="controls", title="Edges")
 def edge(model: Model, batch: Batch) -> Tensor:
-    """The length of the brightness gradient (Sobel): an edge detector posing as explanation."""
+    """The magnitude of the brightness gradient (Sobel): an edge detector, not an explanation."""
     grey = functional.pad(batch.inputs.mean(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
     sobel = grey.new_tensor([[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]]) / 8
     both = torch.stack([sobel, sobel.T])[:, None]
@@ -68,17 +68,17 @@ def edge(model: Model, batch: Batch) -> Tensor:
 def oracle(model: Model, batch: Batch) -> Tensor:
     """The ground truth itself, where there is one: for a linear model w(x - baseline)."""
     if batch.truth is None:
-        raise NotApplicable("There is no ground truth for these samples.")
+        raise NotApplicable("The control `oracle` needs ground truth; these samples have none.")
     return batch.truth.to(batch.inputs.device, batch.dtype)
 
 
 def passes_of(options: Options) -> Passes:
-    """What the method costs that another one's maps are taken from."""
+    """The cost of the method in the option `of`."""
     return choose_one("method", options["of"]).passes
 
 
 def passes_on_of(model: Model, batch: Batch, options: Options) -> Passes:
-    """The same under a model."""
+    """The same for a model and a batch."""
     return choose_one("method", options["of"]).passes_on(model, batch)
 
 
@@ -96,10 +96,10 @@ def shuffled(
 ) -> Tensor:
     """A method's own maps dealt to other images: keeps resolution, sparsity and centre bias.
 
-    Each sample gets the map of one fixed partner of another group, explained for its own label;
-    without another group there is none.
+    Each sample gets the map of one fixed partner from another group, explained for the partner's
+    own label. With only one group it does not apply.
     """
     choice = choose_one("method", of)
     if choice.plugin.name == "shuffled":
-        raise InputError("Expected `of` to name a method other than `shuffled`.")
+        raise InputError("Expected `of` to be a method other than `shuffled`, got `shuffled`.")
     return other_maps(model, batch, choice, engine)

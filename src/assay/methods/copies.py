@@ -1,4 +1,4 @@
-"""Noisy copies: a method run around each input, and the moments of the maps it gives there."""
+"""Noisy copies: a method runs on copies of each input, and the moments of its maps are kept."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,12 +9,12 @@ from torch import Tensor
 from assay.suite.spec import Noise
 from assay.types import Batch, Model
 
-ROWS = 1024  # copies explained at once: enough to fill the last micro-batch, few enough to hold
+ROWS = 1024  # copies explained at once: enough to fill micro-batches, few enough for memory
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The mean of noisy maps and the mean of their squares: all kinds of noise read these two."""
+    """The mean of noisy maps and of their squares, from which all kinds of noise are computed."""
 
     mean: Tensor
     square: Tensor
@@ -23,12 +23,12 @@ class Moments:
     def read(self, kind: str) -> Tensor:
         """SmoothGrad is the mean, SmoothGrad squared the mean square, VarGrad the variance."""
         variance = (self.square - self.mean.square()).clamp(min=0)
-        found = {"smoothgrad": self.mean, "smoothgrad_sq": self.square, "vargrad": variance}[kind]
-        return found.to(self.dtype)
+        by_kind = {"smoothgrad": self.mean, "smoothgrad_sq": self.square, "vargrad": variance}
+        return by_kind[kind].to(self.dtype)
 
 
 def points(model: Model, batch: Batch) -> Tensor:
-    """What gradients are taken at: the input or its embedding, with noise where a run adds it."""
+    """Where gradients are taken: the input or its embedding, with noise for noisy copies."""
     clean = model.continuous(batch.inputs)
     return clean if batch.noise is None else clean + batch.noise
 
@@ -51,7 +51,7 @@ def noisy_moments(
 
 
 def _copies(model: Model, batch: Batch, noise: Noise) -> Batch:
-    """Every sample `samples` times, with noise of its own for each."""
+    """`samples` copies of every sample, each with its own noise."""
     x = model.continuous(batch.inputs)
     drawn = batch.draw("noise", (noise.samples, *x.shape[1:]), normal=True)  # [B, S, ...]
     sigma = x.new_full((len(batch),), noise.sigma)

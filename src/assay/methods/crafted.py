@@ -1,7 +1,7 @@
-"""Maps made from another method's to suit one kind of data, as rivals: a square and bands.
+"""Maps made from another method's maps to fit one kind of data: a square, and bands.
 
-SoCo makes them to show that a benchmark with planted features rewards whoever knows the shape of
-the plant: the square wins where a square was planted, bands win where bands were.
+SoCo uses them to show that a benchmark with planted features rewards a method that knows their
+shape: the square wins where a square was planted, bands win where bands were planted.
 """
 
 from itertools import pairwise
@@ -18,7 +18,7 @@ from assay.plugins.registry import method
 from assay.suite.spec import choose_one
 from assay.types import Batch, Model
 
-SIDE = 60 / 224  # of SoCo's square, as a share of the image's side
+SIDE = 60 / 224  # the side of SoCo's square, as a share of the image's
 
 
 @method(
@@ -39,31 +39,32 @@ def rect(
     of: MethodChoice = "integrated_gradients",
     side: Count | None = None,
 ) -> Tensor:
-    """A square of ones where a method's positive attribution has its centre, zero elsewhere.
+    """A square of ones at the centre of a method's positive attribution, zero elsewhere.
 
-    Formula: 1 within `side` pixels around the mean place under max(A, 0), A the map of `of`.
+    Formula: 1 within `side` pixels around the centre of mass of max(A, 0), A the map of `of`.
 
-    `side` is 60 pixels of 224 in proportion, 9 of 32, unless it is given. A square that would reach
-    over the border is shifted inside; a map without positive values has its centre in the middle.
+    `side` defaults to 60 pixels of 224 in proportion, 9 of 32. A square that would cross the border
+    is shifted inside; a map without positive values has its centre in the middle.
 
-    Beside the paper: it does not say what happens at the border.
+    Differs from the paper: the paper does not say what happens at the border.
     """
     height, width = batch.map_shape
-    wanted = side or round(SIDE * min(height, width)) or 1
-    if wanted > min(height, width):
+    length = side or round(SIDE * min(height, width)) or 1
+    if length > min(height, width):
         raise NotApplicable(
-            f"A square of {wanted} pixels a side does not fit into an image of {height} x {width}."
+            f"A square of {length} pixels per side does not fit into an image of {height} x "
+            f"{width} pixels."
         )
     found = attribute(model, batch, choose_one("method", of), engine).double().clamp(min=0)
     squares = torch.zeros(len(batch), height, width, device=found.device, dtype=batch.dtype)
     for square, mass in zip(squares, found, strict=True):
-        top, left = (_start(mass.sum(axis), wanted) for axis in (1, 0))
-        square[top : top + wanted, left : left + wanted] = 1
+        top, left = (_start(mass.sum(axis), length) for axis in (1, 0))
+        square[top : top + length, left : left + length] = 1
     return squares
 
 
 def _start(mass: Tensor, length: int) -> int:
-    """Where a piece of this length begins whose middle is nearest to the centre of mass."""
+    """Where a segment of this length begins if its middle is nearest to the centre of mass."""
     places = torch.arange(len(mass), device=mass.device, dtype=mass.dtype)
     total = mass.sum()
     centre = float((mass * places).sum() / total) if bool(total > 0) else (len(mass) - 1) / 2
@@ -92,13 +93,13 @@ def pooling(
     """A method's map with every value replaced by the mean of its horizontal band.
 
     Formula: the mean of A over the rows of the band, of `bands` equally high ones, A the map of
-    `of`. Where the height is no multiple of `bands` they differ by one row.
+    `of`. Where the height is not a multiple of `bands` they differ by one row.
 
-    Beside the paper: nothing.
+    Differs from the paper: nothing.
     """
     height, _ = batch.map_shape
     if bands > height:
-        raise NotApplicable(f"An image of {height} rows has no {bands} bands.")
+        raise NotApplicable(f"An image of {height} rows cannot have {bands} bands.")
     found = attribute(model, batch, choose_one("method", of), engine)
     pooled = torch.empty_like(found)
     edges = [height * band // bands for band in range(bands + 1)]

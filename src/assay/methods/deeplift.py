@@ -1,4 +1,4 @@
-"""DeepLIFT: the difference from a baseline, shared out operator by operator."""
+"""DeepLIFT: the difference from a baseline, distributed operator by operator."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated
@@ -18,8 +18,8 @@ from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice
 from assay.types import Batch, Model
 
-INCOMPLETE = 1e-3  # of the answers: how far the shares may be from their difference
-ROUNDED = 1e-2  # of the logits: how much more may be put down to the rounding of large shares
+INCOMPLETE = 1e-3  # the error of the sum of shares that is allowed, relative to the outputs
+ROUNDED = 1e-2  # the most that rounding of large shares may add to it, relative to the logits
 
 
 def _shares(
@@ -37,10 +37,13 @@ def _shares(
         after = explained(model, logits, targets, output)
         total = after.sum()
     if not mode.finished():
-        raise NotApplicable("The network takes a longer way at the baseline than at the sample.")
+        raise NotApplicable(
+            "The network runs more operators at the baseline than at the sample, so differences "
+            "between the runs are not defined."
+        )
     (multiplier,) = torch.autograd.grad(total, x)
     shares = (x - start).detach() * multiplier
-    # A probability is as exact as it is small; a logit, or a difference of logits, is not.
+    # The error of a probability scales with its size; that of a logit scales with all logits.
     exact = (before.abs() + after.abs()).detach()
     scale = exact if output == "probability" else logits.detach().abs().amax(1)
     _check_complete(shares, before.detach(), after.detach(), scale)
@@ -48,9 +51,9 @@ def _shares(
 
 
 def _check_complete(shares: Tensor, before: Tensor, after: Tensor, scale: Tensor) -> None:
-    """Refuse shares that do not add up, or are so large that rounding drowns what they add up to.
+    """Refuse shares that do not add up, or are so large that their sum is mostly rounding.
 
-    `scale` is the size of the numbers which the answers were made of.
+    `scale` is the size of the numbers from which the outputs were computed.
     """
     flat = shares.flatten(1)
     gap = (flat.sum(1) - (after - before)).abs()
@@ -60,18 +63,18 @@ def _check_complete(shares: Tensor, before: Tensor, after: Tensor, scale: Tensor
         return
     worst = int((gap - allowed).argmax())
     missed = (
-        f"The shares add up to {float(flat.sum(1)[worst]):.4g}, the answers differ by "
+        f"The shares add up to {float(flat.sum(1)[worst]):.4g}, but the outputs differ by "
         f"{float((after - before)[worst]):.4g}"
     )
     if float(gap[worst]) <= float(rounding[worst]) or not bool(gap[worst].isfinite()):
         raise NotApplicable(
-            f"{missed}, and without their signs the shares add up to "
-            f"{float(flat.abs().sum(1)[worst]):.4g}: too much for {flat.dtype}. A norm of a signal "
-            f"that is zero at the baseline is that steep. Take another `baseline` (uniform, blur, "
-            f"a given tensor) or the network and its inputs in double precision."
+            f"{missed}. The absolute shares add up to {float(flat.abs().sum(1)[worst]):.4g}, too "
+            f"much for {flat.dtype}; a norm of a signal that is zero at the baseline is that "
+            f"steep. Use another `baseline` (uniform, blur, a tensor), or the network and its "
+            f"inputs in double precision."
         )
     raise NotApplicable(
-        f"{missed}: the network chooses by its values in a way DeepLIFT has no rule for."
+        f"{missed}: the network branches on its values in a way that DeepLIFT has no rule for."
     )
 
 
@@ -90,7 +93,7 @@ def _mean_shares(
 
 
 def _per_baseline(options: Options) -> Passes:
-    """Each baseline takes a pass, the sample one by the rules and one to compare it with."""
+    """A pass for each baseline, one for the sample by the rules, and one to check its logits."""
     rows = _count(options)
     return Passes(forward=3 * rows, backward=rows)
 
@@ -100,7 +103,7 @@ def _count(options: Options) -> int:
 
 
 def _baselines(model: Model, batch: Batch, options: Options) -> Iterator[Tensor]:
-    """What the shares add up from, one baseline after the other."""
+    """The baselines, one after the other."""
     x = points(model, batch)
     if not options.get("baselines"):
         yield starting_point(model, batch, options["baseline"], x)
@@ -123,18 +126,19 @@ def _baselines(model: Model, batch: Batch, options: Options) -> Iterator[Tensor]
 def deeplift(
     model: Model, batch: Batch, *, baseline: FillChoice = "zero", output: Output = "logit"
 ) -> Tensor:
-    """Each input's share in f(x) - f(b), shared out backwards by differences, not by gradients.
+    """Each input's share in f(x) - f(b), distributed backwards by differences, not gradients.
 
     Formula: (x - b) m, where y = g(x) element by element passes back (g(x) - g(b)) / (x - b) and
     linear operators pass back their weights; sum of the map = f(x) - f(b).
 
-    Beside the paper: its rescale rule; reveal-cancel is left out. Where the two runs differ by
-    rounding only, the gradient stands for the ratio. The change of a maximum goes to the winner:
-    the one at x if it rose, else the one at b; where several tie, as in all pools at a baseline of
-    one colour, rounding decides which, here and in captum, and the shares add up all the same.
-    Products share theirs evenly between the factors; layer norms and attention are written out in
-    products and functions of one number, a softmax as exp(x - log sum exp x), whose shares a shift
-    of all scores leaves alone. What is masked in both runs gets nothing.
+    Differs from the paper: the rescale rule is implemented; reveal-cancel is not. Where the two
+    runs differ only by rounding, the gradient replaces the ratio. The change of a maximum goes to
+    the largest input: the one at x if the maximum rose, otherwise the one at b. Where several tie,
+    as in all pools at a baseline of one colour, rounding decides which, here and in captum; the
+    shares add up in any case. Products distribute evenly between their factors. Layer norms and
+    attention are written out as products and elementwise functions, a softmax as exp(x - log sum
+    exp x), whose shares do not change when all scores are shifted. Inputs that are masked in both
+    runs get nothing.
     """
     x = points(model, batch)
     start = starting_point(model, batch, baseline, x)
@@ -160,20 +164,22 @@ def deepshap(
     baseline: FillChoice = "zero",
     output: Output = "logit",
 ) -> Tensor:
-    """DeepLIFT averaged over baselines: Shapley values put together operator by operator.
+    """DeepLIFT averaged over baselines: Shapley values combined operator by operator.
 
     Formula: mean_k DeepLIFT(x, b_k); sum of the map = f(x) - mean_k f(b_k).
 
-    Beside the paper: `baselines` takes so many samples of the dataset, the same for all; by default
-    there is one, which `baseline` names, as in SoCo and AttributionLab, and the map is that of
-    `deeplift`. Maxima follow the winner instead of an exact game.
+    Differs from the paper: `baselines` is the number of dataset samples used as baselines, the same
+    for all inputs; by default there is one baseline, chosen by `baseline`, as in SoCo and
+    AttributionLab, and the map is that of `deeplift`. Maxima follow the largest input instead of an
+    exact game.
     """
     if baselines == 0:
-        found: Tensor = deeplift(model, batch, baseline=baseline, output=output)
-        return found
+        shares: Tensor = deeplift(model, batch, baseline=baseline, output=output)
+        return shares
     references = model.continuous(batch.reference(baselines))
     if len(references) < baselines:
         raise NotApplicable(
-            f"Takes {baselines} samples as baselines; the dataset has {len(references)}."
+            f"`deepshap` takes {baselines} samples as baselines; the dataset has only "
+            f"{len(references)}. Lower `baselines`."
         )
     return _mean_shares(model, batch, output, baselines, lambda _, rows: references[rows])

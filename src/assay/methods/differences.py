@@ -1,9 +1,9 @@
-"""DeepLIFT's rules: how each operator shares out the difference between two runs.
+"""DeepLIFT's rules: how each operator distributes the difference between two runs.
 
-The network is run at the baseline first, and the inputs of its operators are remembered; in the run
-at the sample each operator then knows both of its inputs. What it passes back is a multiplier: the
-share in the difference of the answer per difference of the input, exact for every operator, so that
-the shares of the whole network add up.
+The network first runs at the baseline, and the inputs of its operators are recorded; in the run at
+the sample each operator then knows both of its inputs. It passes back a multiplier: the share in
+the difference of the output per difference of the input. The multipliers are exact for every
+operator, so that the shares of the whole network add up.
 """
 
 import functools
@@ -19,16 +19,16 @@ from assay.methods.fused_attention import FUSED
 from assay.methods.operators import ELEMENTWISE, LARGEST, LINEAR, MOVING, PRODUCTS, SMALLEST
 from assay.methods.override import Call, Override, Rule, refusing
 
-Tape = list[tuple[str, Tensors]]  # the operators in their order, each with its inputs
+Tape = list[tuple[str, Tensors]]  # the operators in order, each with its inputs
 
-ROUNDING = 16  # units in the last place: a smaller difference says nothing, the gradient does
+ROUNDING = 16  # units in the last place: for smaller differences the gradient is used
 
 
 class Differences(Override):
-    """The rules: recording the operators' inputs, or with those of a recorded run beside them."""
+    """The rules: record the operators' inputs, or compare them with those of a recorded run."""
 
     def __init__(self, tape: Tape, recording: bool = False) -> None:
-        """A tape to be filled, or one that was."""
+        """Take a tape to fill, or a filled one."""
         unknown = refusing("DeepLIFT", MOVING | LINEAR)
         rules: dict[str, Rule] = dict.fromkeys(ELEMENTWISE, self._elementwise)
         rules |= dict.fromkeys(PRODUCTS, self._product)
@@ -43,11 +43,11 @@ class Differences(Override):
         self.next = 0
 
     def finished(self) -> bool:
-        """Whether all that was recorded has been met again."""
+        """Whether every recorded operator has run again."""
         return self.next == len(self.tape)
 
     def before(self, call: Call) -> Tensors | None:
-        """The same operator's inputs in the recorded run; None while it is being recorded."""
+        """The same operator's inputs in the recorded run; None while recording."""
         if self.recording:
             self.tape.append((call.name, tuple(t.detach() for t in call.inputs)))
             return None
@@ -55,8 +55,8 @@ class Differences(Override):
         self.next += 1
         if name != call.name or [t.shape for t in inputs] != [t.shape for t in call.inputs]:
             raise NotApplicable(
-                f"The network takes another way at the baseline than at the sample, at the "
-                f"operator `{call.name}`: differences have no meaning there."
+                f"The network runs other operators at the baseline than at the sample, from the "
+                f"operator `{call.name}` on, so differences between the runs are not defined."
             )
         return inputs
 
@@ -72,11 +72,11 @@ class Differences(Override):
         return self._differing(_Midpoint, call) if len(call.inputs) == 2 else self.otherwise(call)
 
     def _extreme(self, chosen: Callable[[Tensor, Tensor], Tensor], call: Call) -> Returned:
-        found = call()
-        if isinstance(found, Tensor):
+        result = call()
+        if isinstance(result, Tensor):
             return self._differing(_Winner, call, chosen)
-        values = self._differing(_Winner, _first(call), chosen)  # the places come with the values
-        return type(found)((values, *found[1:]))
+        values = self._differing(_Winner, _first(call), chosen)  # indices come with the values
+        return type(result)((values, *result[1:]))
 
     def _quotient(self, call: Call) -> Returned:
         if call.kwargs.get("rounding_mode"):
@@ -123,14 +123,14 @@ class _Difference(torch.autograd.Function):
 
 
 class _Ratio(_Difference):
-    """(f(x) - f(b)) / (x - b), number by number; the gradient where they differ by rounding."""
+    """(f(x) - f(b)) / (x - b) elementwise; the gradient where x and b differ only by rounding."""
 
     @staticmethod
     def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor) -> Tensors:
         (x,), (b,) = now, before
         there, here = call(x), call(b)
         (slope,) = call.pulled(((x + b) / 2,), torch.ones_like(gradient))
-        # What is rounded is x, or f(x), which a steep slope makes less of a change in x.
+        # Rounding affects x and f(x); a steep slope makes the error of f(x) a small change of x.
         rounded = torch.maximum(there.abs(), here.abs()) / slope.abs().clamp(min=1)
         size = torch.maximum(torch.maximum(x.abs(), b.abs()), rounded)
         change = x - b
@@ -140,7 +140,7 @@ class _Ratio(_Difference):
 
 
 class _Midpoint(_Difference):
-    """Products share their difference evenly: exact, as they are of second degree."""
+    """Products share their difference evenly, which is exact for functions of second degree."""
 
     @staticmethod
     def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor) -> Tensors:
@@ -148,7 +148,7 @@ class _Midpoint(_Difference):
 
 
 class _Winner(_Difference):
-    """What the largest changed by goes to who is largest: now if it rose, before if it fell."""
+    """The change of a maximum goes to the largest input: now if it rose, before if it fell."""
 
     @staticmethod
     def multiply(
@@ -167,7 +167,7 @@ class _Winner(_Difference):
 
 
 class _LogSumExp(_Difference):
-    """log, sum and exp by their ratios at once: no power is too large or too small to be held."""
+    """log, sum and exp by their ratios at once, so that no exponential overflows."""
 
     @staticmethod
     def multiply(call: Call, now: Tensors, before: Tensors, gradient: Tensor) -> Tensors:
@@ -180,14 +180,14 @@ class _LogSumExp(_Difference):
 
 
 def _mean_power(x: Tensor, b: Tensor, top: Tensor) -> Tensor:
-    """(exp x - exp b) / (x - b) over exp(top), and exp x where they are one: also -inf, a mask."""
+    """(exp x - exp b) / (x - b) / exp(top), and exp(x - top) where x = b, also at -inf (masks)."""
     gap = torch.where(x == b, 0.0, (x - b).abs())
     below = torch.where(gap == 0, 1.0, -torch.expm1(-gap) / gap)
     return torch.exp(torch.maximum(x, b) - top) * below
 
 
 class _Composed(_Difference):
-    """An operator written out in simpler ones, whose rules are put together."""
+    """An operator written in simpler ones, whose rules are combined."""
 
     @staticmethod
     def multiply(
@@ -233,17 +233,17 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 def _layer_norm(call: Call, x: Tensor) -> Tensor:
     dims = tuple(range(-len(call.option(1, "normalized_shape")), 0))
-    found = _standard(x, dims, call.option(4, "eps", 1e-5))
-    return _affine(found, call.option(2, "weight"), call.option(3, "bias"))
+    standard = _standard(x, dims, call.option(4, "eps", 1e-5))
+    return _affine(standard, call.option(2, "weight"), call.option(3, "bias"))
 
 
 def _group_norm(call: Call, x: Tensor) -> Tensor:
     grouped = x.reshape(len(x), call.option(1, "num_groups"), -1)
-    found = _standard(grouped, (-1,), call.option(4, "eps", 1e-5)).reshape(x.shape)
+    standard = _standard(grouped, (-1,), call.option(4, "eps", 1e-5)).reshape(x.shape)
     column = (-1, *[1] * (x.ndim - 2))
     weight, bias = call.option(2, "weight"), call.option(3, "bias")
     return _affine(
-        found,
+        standard,
         None if weight is None else weight.reshape(column),
         None if bias is None else bias.reshape(column),
     )

@@ -1,4 +1,4 @@
-"""What enters a transformer's blocks, told by the way that operations take from one another."""
+"""The input of a transformer's first block, found from the graph of its operations."""
 
 from collections.abc import MutableMapping
 from typing import TypeGuard
@@ -13,106 +13,106 @@ from assay.methods.call_types import Arguments, Keywords, Operator, Returned
 
 
 class Entering(Attending):
-    """While a network runs: its operations by number, and which take from which.
+    """Watch a running network: number its operations, and record which use the results of which.
 
-    The point it is run at is number 0; only what depends on it counts.
+    The point it runs at is number 0; only operations that depend on it count.
     """
 
     def __init__(self, rows: int, start: int = 0, leaf: int | None = None) -> None:
-        """For a network that is given so many samples."""
+        """`rows` is the number of samples in a pass."""
         super().__init__(rows, start, leaf)
         self.number = 0
-        self.single = {0}  # operations that give one tensor
-        self._taken: dict[int, set[int]] = {}  # from which other operations one takes
-        # Which operation gave a tensor.
+        self.single = {0}  # operations that return one tensor
+        self._taken: dict[int, set[int]] = {}  # the operations whose results an operation uses
+        # The operation that returned a tensor.
         self._made: MutableMapping[Tensor, int] = WeakTensorKeyDictionary()
         self._attends: list[int] = []  # the operations that are attentions
 
     def begin(self, at: Tensor) -> Tensor:
-        """The point, as one whose traces can be followed."""
-        at = at.detach().requires_grad_(True).clone()  # into a leaf nothing could be written
+        """The point as a tensor whose use can be followed."""
+        at = at.detach().requires_grad_(True).clone()  # a leaf cannot be written into
         self._made[at] = 0
         return at
 
     def operate(self, name: str, func: Operator, args: Arguments, kwargs: Keywords) -> Returned:
-        """What an operation gives, noted with what it takes."""
+        """The result of an operation, recorded with what it uses."""
         result = func(*args, **kwargs)
         self.number += 1
-        given = [t for t in tree.tree_leaves(result) if isinstance(t, Tensor) and t.requires_grad]
+        made = [t for t in tree.tree_leaves(result) if isinstance(t, Tensor) and t.requires_grad]
         taken = {self._made[t] for t in tree.tree_leaves((args, kwargs)) if self._knows(t)}
-        if given and taken:
+        if made and taken:
             self._taken[self.number] = taken
             self.single |= {self.number} if isinstance(result, Tensor) else set()
-            for tensor in given:
+            for tensor in made:
                 self._made[tensor] = self.number
         return result
 
     def take(self, attention: Tensor) -> Tensor:
-        """The next layer attends."""
+        """Record the attention of the next layer."""
         self._attends.append(self._made.get(attention, 0))
         attention = super().take(attention)
-        self._made[attention] = self._attends[-1]  # of a leaf as well
+        self._made[attention] = self._attends[-1]  # also if it became a leaf
         return attention
 
     def attends_to(self, tensor: Tensor) -> bool:
-        """Whether the last attention was computed from a tensor."""
+        """Whether the last attention was computed from this tensor."""
         return self._knows(tensor) and self._made[tensor] in self._behind(self._attends[-1])
 
     def entry(self, logits: Tensor) -> int:
-        """The operation that gives what enters the first block.
+        """The operation that returns the input of the first block.
 
-        It is the last before the first attention that all ways to the answer lead through: in the
-        block some go through the attention and one past it.
+        It is the last one before the first attention that all paths to the output go through:
+        inside the block some paths go through the attention and one goes around it.
 
         Raises:
-            NotApplicable: No way leads past the attention.
+            NotApplicable: No path goes around the attention.
         """
-        last: dict[int, int] = {}  # who takes last from an operation, on the way to the answer
+        last: dict[int, int] = {}  # the last operation that uses the result of another one
         way = sorted(self._behind(self._made[logits]))
         for number in way:
             last |= dict.fromkeys(self._taken.get(number, ()), number)
-        found = reached = 0
+        entry = reached = 0
         for number in way:
             if number >= self._attends[0]:
                 break
             if reached <= number and number in self.single:
-                found = number
+                entry = number
             reached = max(reached, last[number])
-        if last[found] <= self._attends[0]:
+        if last[entry] <= self._attends[0]:
             raise NotApplicable(
-                "What enters its first block cannot be told: nothing of it passes the first "
-                "attention by, to be added to what that gives."
+                "The input of the network's first block cannot be found: no residual branch goes "
+                "around the first attention."
             )
-        return found
+        return entry
 
     def _behind(self, number: int) -> set[int]:
         """An operation and all that it depends on."""
-        found, ahead = set(), [number]
+        behind, ahead = set(), [number]
         while ahead:
             number = ahead.pop()
-            if number not in found:
-                found.add(number)
+            if number not in behind:
+                behind.add(number)
                 ahead.extend(self._taken.get(number, ()))
-        return found
+        return behind
 
     def _knows(self, part: object) -> TypeGuard[Tensor]:
         return isinstance(part, Tensor) and part in self._made
 
 
 class Scaled(Attending):
-    """While a network runs: what one of its operations gives is scaled, 0 the point itself."""
+    """Watch a running network and scale the result of one operation; 0 is the point itself."""
 
     def __init__(self, rows: int, start: int, operation: int, share: float) -> None:
-        """For a network that is given so many samples."""
+        """`rows` is the number of samples in a pass."""
         super().__init__(rows, start)
         self.operation, self.share, self.number = operation, share, 0
 
     def begin(self, at: Tensor) -> Tensor:
-        """The point itself."""
+        """The point, scaled if it is operation 0."""
         return at if self.operation else at * self.share
 
     def operate(self, name: str, func: Operator, args: Arguments, kwargs: Keywords) -> Returned:
-        """What an operation gives; that of one, scaled."""
+        """The result of an operation, scaled for the chosen one."""
         result = func(*args, **kwargs)
         self.number += 1
         return result * self.share if self.number == self.operation else result

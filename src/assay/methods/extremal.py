@@ -1,4 +1,4 @@
-"""Extremal perturbations: the smooth mask of a given area under which the answer is highest."""
+"""Extremal perturbations: the smooth mask of a fixed area that keeps the output highest."""
 
 import math
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ from assay.plugins.registry import Passes, method
 from assay.removal.fills import gaussian
 from assay.types import Batch, Model
 
-# As published. Sizes are in pixels of images of 224 a side; on others they are the same shares.
+# As published. Sizes are in pixels for images of 224 per side, and scale with the image.
 SIDE, STEP, SIGMA, BLUR = 224, 7, 21, 20
 LEVELS, COLDNESS = 8, 20.0
-FEW = 64  # masks searched for at once where no more are asked for
+FEW = 64  # the least number of masks that are optimised together
 RATE, MOMENTUM, PENALTY, GROWTH = 0.01, 0.9, 300.0, 1.0035
 
 Area = Annotated[float, Field(gt=0, lt=1)]
@@ -54,35 +54,35 @@ def extremal_perturbation(
     variant: MaskVariant = "preserve",
     output: Output = "logit",
 ) -> Tensor:
-    """The smooth mask of a given area that keeps the answer highest when all else is blurred.
+    """The smooth mask of a fixed area that keeps the output highest when the rest is blurred.
 
-    Formula: the m with the greatest f(m x + (1 - m) blurred x) - L mean((m - r)^2), r being 1 at
-    the largest values of m, as many as `area` asks for, and 0 elsewhere.
+    Formula: the m that maximises f(m x + (1 - m) blurred x) - L mean((m - r)^2), with r = 1 at the
+    largest values of m, as many as `area` allows, and 0 elsewhere.
 
-    The mask is the smooth maximum of kernels on a grid, the blur a pyramid of eight levels; `steps`
-    of gradient descent with momentum, L growing from 300 by 0.35 % a step, every other step on the
-    mirrored image. Several areas give the mean of their masks. `delete` looks for the mask whose
-    blur lowers the answer most.
+    The mask is the smooth maximum of kernels on a grid, the blur a pyramid of eight levels. It
+    takes `steps` steps of gradient descent with momentum; L grows from 300 by 0.35 % per step, and
+    every other step is on the mirrored image. For several areas the map is the mean of their masks.
+    `delete` finds the mask whose blur lowers the output most.
 
-    Beside the paper: this is its authors' TorchRay. Grid, kernel and blur are 7, 21 and 20 pixels
-    at 224 and the same shares of the shorter side elsewhere. As there, the area is counted on the
-    mask with its margin around the image. There rounding decides which of equal values belong to
-    the area, at the start all of them; here they share it.
+    Differs from the paper: this follows the authors' TorchRay. Grid, kernel and blur are 7, 21 and
+    20 pixels at 224 and scale with the shorter side. As in TorchRay, the area is counted on the
+    mask with its margin around the image. In TorchRay rounding decides which of equal values belong
+    to the area, at the start all of them; here they share it.
     """
     areas = torch.tensor(_areas(area), dtype=torch.float64, device=batch.inputs.device)
     masks = SmoothMasks.on(batch.map_shape)
-    found = []
-    # Padding is searched for as well, step by step: no more of it than to the next power of two.
+    parts = []
+    # Padding is optimised as well, so pad at most to the next power of two.
     size = min(model.micro_batch, max(FEW, 2 ** math.ceil(math.log2(len(batch) * len(areas)))))
     for samples, rows, asked in micro_batches(len(batch), len(areas), size, batch.inputs.device):
         search = _Search(model, batch, samples, masks, areas[rows])
-        found.append(search.run(steps, variant, output)[:asked])
-    return torch.cat(found).reshape(len(batch), len(areas), *batch.map_shape).mean(1)
+        parts.append(search.run(steps, variant, output)[:asked])
+    return torch.cat(parts).reshape(len(batch), len(areas), *batch.map_shape).mean(1)
 
 
 @dataclass(frozen=True)
 class _Search:
-    """One mask for each of a micro-batch of samples, all at once but none aware of the others."""
+    """The search for one mask per sample of a micro-batch; the samples are independent."""
 
     model: Model
     batch: Batch
@@ -91,7 +91,7 @@ class _Search:
     areas: Tensor  # [n]
 
     def run(self, steps: int, variant: MaskVariant, output: Output) -> Tensor:  # [n, H, W]
-        """The masks of the last step, as they were shown to the network."""
+        """The masks of the last step, as shown to the network."""
         pyramid = self._pyramid()
         keep = variant == "preserve"
         precise = torch.promote_types(self.batch.dtype, torch.float32)  # e^20 exceeds half
@@ -109,7 +109,7 @@ class _Search:
                 off = (whole - self.masks.nearest(whole.detach(), self.areas)).square().mean((1, 2))
                 loss = (penalty * off - (answer if keep else -answer)).sum()
                 (slope,) = torch.autograd.grad(loss, grid)
-            # The first step is not damped: the momentum starts at full speed.
+            # The first step is not damped, so the momentum starts at full speed.
             speed = MOMENTUM * speed + (1 - MOMENTUM if step else 1) * slope
             grid = (grid.detach() - RATE * speed).clamp(0, 1)
             penalty *= GROWTH
@@ -121,7 +121,7 @@ class _Search:
         return explained(self.model, logits, self.batch.targets[self.samples], output)
 
     def _pyramid(self) -> Tensor:  # [n, LEVELS, C, H, W]
-        """From the most blurred to the image itself; beyond its border is zero."""
+        """From the most blurred image to the image itself, with zeros outside the border."""
         images, most = self.batch.inputs[self.samples], self.masks.share(BLUR)
         sigmas = [most * (1 - level / (LEVELS - 1)) for level in range(LEVELS - 1)]
         blurred = [gaussian(images, sigma, cut=4.0, border="constant") for sigma in sigmas]
@@ -129,7 +129,7 @@ class _Search:
 
 
 def _blend(pyramid: Tensor, mask: Tensor) -> Tensor:  # [n, C, H, W]
-    """Every pixel from its level of the pyramid: 1 is the image, 0 the most blurred."""
+    """Take every pixel from its level of the pyramid: 1 is the image, 0 the most blurred."""
     height = mask[:, None, None] * (LEVELS - 1)  # [n, 1, 1, H, W]
     below = height.detach().floor()
     level = below.long().expand(-1, -1, *pyramid.shape[2:])
@@ -140,10 +140,10 @@ def _blend(pyramid: Tensor, mask: Tensor) -> Tensor:  # [n, C, H, W]
 
 @dataclass(frozen=True)
 class SmoothMasks:
-    """Masks over an image and a margin: the smooth maximum of kernels that stand on a grid.
+    """Masks over an image and a margin: the smooth maximum of kernels on a grid of points.
 
-    The image is cut into cells of `step` pixels, one point of the grid in each; a cell looks at the
-    points around it, `radius` to each side.
+    The image is cut into cells of `step` pixels with one point of the grid in each; a cell depends
+    on the points around it, `radius` to each side.
     """
 
     shape: tuple[int, int]
@@ -152,28 +152,28 @@ class SmoothMasks:
 
     @classmethod
     def on(cls, shape: tuple[int, ...]) -> "SmoothMasks":
-        """Masks for images of this height and width, sizes as shares of the shorter."""
+        """Masks for images of this height and width; sizes scale with the shorter side."""
         height, width = shape
         side = min(shape)
         return cls((height, width), max(1, round(STEP * side / SIDE)), SIGMA * side / SIDE)
 
     def share(self, pixels: float) -> float:
-        """What so many pixels at 224 are here."""
+        """A size in pixels at 224, scaled to these images."""
         return pixels * min(self.shape) / SIDE
 
     @property
     def margin(self) -> int:
-        """Pixels around the image that the mask has, but the network does not see."""
+        """Pixels of the mask around the image, which the network does not see."""
         return round(self.sigma)
 
     @property
     def radius(self) -> int:
-        """How many points of the grid a cell looks at, to each side."""
+        """How many points of the grid a cell depends on, to each side."""
         return 1 + math.ceil(self.sigma / self.step)
 
     @property
     def padding(self) -> int:
-        """How many points of value 0 stand around the grid, to each side."""
+        """How many points of value 0 surround the grid, to each side."""
         return 1 + math.ceil((self.margin + self.sigma) / self.step)
 
     @property
@@ -190,7 +190,7 @@ class SmoothMasks:
         return height, width
 
     def smooth(self, grid: Tensor) -> Tensor:  # [n, *grid] -> [n, *size]
-        """The masks that these values of the points make."""
+        """The masks for these values of the points."""
         padded = functional.pad(grid, [self.padding] * 4)
         cells: Tensor = _SmoothMaximum.apply(padded, self._kernel(grid))  # type: ignore[no-untyped-call]
         pixels = cells.permute(2, 3, 0, 4, 1).flatten(3, 4).flatten(1, 2)
@@ -198,7 +198,7 @@ class SmoothMasks:
         return pixels[:, :height, :width].clamp(0, 1)
 
     def _kernel(self, like: Tensor) -> Tensor:  # [neighbours down, across, step, step]
-        """A point's weight by its distance in sigmas: 1 up to a half, falling like a Gaussian."""
+        """A point's weight by its distance in sigmas: 1 up to a half, then like a Gaussian."""
         neighbour = torch.arange(2 * self.radius + 1, dtype=torch.float64)[:, None]
         pixel = torch.arange(self.step, dtype=torch.float64)
         away = pixel - self.margin - self.step * (neighbour - self.padding)  # [neighbours, step]
@@ -212,10 +212,10 @@ class SmoothMasks:
         return mask[:, start : start + height, start : start + width]
 
     def nearest(self, mask: Tensor, areas: Tensor) -> Tensor:  # [n, *size]
-        """The mask of 0 and 1 with each area that is nearest to the one given.
+        """The nearest mask of 0 and 1 with each area.
 
-        It is 1 at the largest values. Equal ones that compete for what is left of the area get an
-        even share: rounding must not decide between them.
+        It is 1 at the largest values. Equal values that compete for the rest of the area get equal
+        shares, because rounding must not decide between them.
         """
         values = (mask.flatten(1) * 1e5).round()  # [n, entries]
         entries = values.shape[1]
@@ -230,8 +230,8 @@ class SmoothMasks:
 class _SmoothMaximum(torch.autograd.Function):
     """sum v e^(20 v) / sum e^(20 v) over the weighted points around each pixel.
 
-    One neighbour of all cells at a time, and once more on the way back: all of them together are
-    some eighty times the mask, too much for a cache and, in a large batch, for a GPU.
+    Neighbours are handled one at a time, in both passes: all together take about eighty times the
+    memory of the mask, too much for a cache and, in a large batch, for a GPU.
     """
 
     @staticmethod
@@ -247,8 +247,8 @@ class _SmoothMaximum(torch.autograd.Function):
             top.addcmul_(weight, value)
         top /= bottom
         ctx.save_for_backward(grid, kernel, top, bottom)
-        found: Tensor = top / COLDNESS
-        return found.reshape(step, step, *cells)
+        maximum: Tensor = top / COLDNESS
+        return maximum.reshape(step, step, *cells)
 
     @staticmethod
     def backward(ctx: Context, *slopes: Tensor) -> tuple[Tensor, None]:
@@ -263,7 +263,7 @@ class _SmoothMaximum(torch.autograd.Function):
 
 
 def _neighbours(grid: Tensor, kernel: Tensor) -> Iterator[tuple[tuple[slice, ...], Tensor, Tensor]]:
-    """Of each neighbour: where it stands, its weights, and its weighted values, 20 fold.
+    """For each neighbour: its slice of the grid, its weights, and 20 times its weighted values.
 
     Weights are `[step * step, 1]`, by the pixel of a cell, values `[step * step, cells]`.
     """

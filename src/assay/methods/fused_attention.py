@@ -1,4 +1,4 @@
-"""Fused kernels of attention, written out: their steps can be seen by who looks on."""
+"""Fused attention kernels, written out step by step so that each operation is visible."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def _fused(
     blind = scores.isneginf().all(-1, keepdim=True)
     if not bool(blind.any()):
         return functional.softmax(scores, -1) @ value
-    scores = scores.masked_fill(blind, 0)  # who sees nothing is told nothing
+    scores = scores.masked_fill(blind, 0)  # fully masked rows get zeros
     return functional.softmax(scores, -1).masked_fill(blind, 0) @ value
 
 
@@ -52,24 +52,24 @@ def _multi_head(
     dropout: float,
     out_weight: Tensor,
     out_bias: Tensor | None,
-    **told: Any,
+    **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """What `nn.MultiheadAttention` calls, by its definition; tokens come first, then samples."""
+    """The function behind `nn.MultiheadAttention`, by its definition; the first axis is tokens."""
     if in_weight is None or bias_k is not None or add_zero:
         raise NotApplicable(
-            "Its `nn.MultiheadAttention` has keys or values of another width (`kdim`, `vdim`), or "
-            "adds tokens to them (`add_bias_kv`, `add_zero_attn`): it cannot be written out."
+            "Its `nn.MultiheadAttention` has keys or values of another width (`kdim`, `vdim`) or "
+            "adds tokens to them (`add_bias_kv`, `add_zero_attn`), which is not supported."
         )
     biases = [None] * 3 if in_bias is None else in_bias.chunk(3)
-    asked, offered, said = (
+    queries, keys, values = (
         functional.linear(x.transpose(0, 1), weight, bias)
         .reshape(*x.transpose(0, 1).shape[:2], heads, -1)
         .transpose(1, 2)  # [n, H, s, d]
         for x, weight, bias in zip((query, key, value), in_weight.chunk(3), biases, strict=True)
     )
-    scores = asked @ offered.transpose(-2, -1) * asked.shape[-1] ** -0.5
-    hidden, mask = told.get("key_padding_mask"), told.get("attn_mask")
-    if mask is not None and mask.ndim == 3:  # samples and heads in one
+    scores = queries @ keys.transpose(-2, -1) * queries.shape[-1] ** -0.5
+    hidden, mask = options.get("key_padding_mask"), options.get("attn_mask")
+    if mask is not None and mask.ndim == 3:  # samples and heads in one axis
         mask = mask.unflatten(0, (-1, heads))
     for absent in (mask, None if hidden is None else hidden[:, None, None]):
         if absent is not None and absent.dtype == torch.bool:
@@ -77,11 +77,11 @@ def _multi_head(
         elif absent is not None:
             scores = scores + absent
     attention = functional.softmax(scores, -1)
-    mixed = (attention @ said).transpose(1, 2).flatten(2)
+    mixed = (attention @ values).transpose(1, 2).flatten(2)
     result = functional.linear(mixed, out_weight, out_bias).transpose(0, 1)
-    if not told.get("need_weights", True):
+    if not options.get("need_weights", True):
         return result, None
-    return result, attention.mean(1) if told.get("average_attn_weights", True) else attention
+    return result, attention.mean(1) if options.get("average_attn_weights", True) else attention
 
 
 FUSED: dict[str, Operator] = {

@@ -1,4 +1,4 @@
-"""Methods made of gradients of the explained output with respect to the input."""
+"""Methods based on gradients of the explained output with respect to the input."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ from assay.plugins.registry import Passes, Promise, describe, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 
-FEWEST_STEPS, MOST_STEPS = 8, 512  # of integrals that take as many as they need
+FEWEST_STEPS, MOST_STEPS = 8, 512  # of integrals with `steps: auto`
 PathSteps = Literal["auto"] | Count
 Tolerance = Annotated[float, Field(gt=0)]
 
@@ -33,10 +33,10 @@ def gradients(
     place: Callable[[Tensor, Tensor], Tensor],
     output: Output,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Gradients at `rows` points of each sample, a micro-batch at a time.
+    """Gradients at `rows` points of each sample, by micro-batch.
 
-    `place(samples, rows)` gives the points. Yields samples, rows, points and gradients; padding is
-    already cut off.
+    `place(samples, rows)` returns the points. Yields samples, rows, points and gradients without
+    padding.
     """
     for samples, row, asked in micro_batches(
         len(batch), rows, model.micro_batch, batch.inputs.device
@@ -52,7 +52,7 @@ def gradients(
 
 
 def one_pass(options: Options) -> Passes:
-    """One pass forward and backward per sample."""
+    """One forward and one backward pass per sample."""
     return Passes(forward=1, backward=1)
 
 
@@ -66,12 +66,12 @@ def one_pass(options: Options) -> Passes:
     title="Saliency",
 )
 def saliency(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
-    """The gradient of the explained output: how the answer changes with each input.
+    """The gradient of the explained output: how it changes with each input.
 
     Formula: df/dx at x.
 
-    Beside the paper: it takes the largest absolute value over the channels; here they are summed
-    with their signs unless `reduce` or `abs` say otherwise.
+    Differs from the paper: the paper takes the largest absolute value over the channels; here they
+    are summed with their signs, unless `reduce` or `abs` is set.
     """
     x = points(model, batch)
     parts = [g for _, _, _, g in gradients(model, batch, 1, lambda s, _: x[s], output)]
@@ -88,11 +88,11 @@ def saliency(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
     title="Input x gradient",
 )
 def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
-    """The input times the gradient: the first-order share of each input in the answer.
+    """The input times the gradient: the first-order contribution of each input.
 
-    Formula: x df/dx at x, with x as the network takes it.
+    Formula: x df/dx at x, with x as preprocessed for the network.
 
-    Beside the paper: nothing.
+    Differs from the paper: nothing.
     """
     x = points(model, batch)
     return torch.cat(
@@ -101,9 +101,9 @@ def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") ->
 
 
 def starting_point(model: Model, batch: Batch, baseline: FillChoice, x: Tensor) -> Tensor:
-    """Where the way to x begins: a fill at every position.
+    """Where the path to x begins: a fill at every position.
 
-    Zero is zero where the gradients are taken, so for words as well.
+    `zero` is zero in the space of the gradients, for word embeddings too.
     """
     if isinstance(baseline, str) and baseline == "zero":
         return torch.zeros_like(x)
@@ -111,14 +111,14 @@ def starting_point(model: Model, batch: Batch, baseline: FillChoice, x: Tensor) 
 
 
 def _starts(model: Model, batch: Batch, baseline: FillChoice, draws: int) -> Iterator[Tensor]:
-    """The baselines, one after the other: all of them at once are large."""
+    """The baselines, one after the other, because all at once take much memory."""
     x, first = points(model, batch), None
     for number in range(draws):
         start = starting_point(model, batch.redrawn(number), baseline, x)
         if number == 1 and first is not None and torch.equal(first, start):
             raise InputError(
                 f"Expected a random `baseline`, such as `normal` or `uniform`, where `draws` is "
-                f"{draws}, got `{describe(baseline)}`: it is the same each time."
+                f"{draws}, got `{describe(baseline)}`, which is the same in every draw."
             )
         first = start if number == 0 else first
         yield start
@@ -160,17 +160,17 @@ def integrated_gradients(
     tolerance: Tolerance = 1e-3,
     output: Output = "logit",
 ) -> Tensor:
-    """(x - b) times the mean gradient on the straight way from a baseline b to x.
+    """(x - b) times the mean gradient on the straight path from a baseline b to x.
 
     Formula: (x - b) times the integral over a in [0, 1] of df/dx at b + a (x - b).
 
-    `draws` averages over so many draws of a random baseline. `steps: auto` doubles the steps of
-    each sample, from 8 to at most 512, until its map adds up to f(x) - f(b) but for a share of
-    `tolerance`; which samples missed it, the check of the run says.
+    `draws` is the number of draws of a random baseline to average over. `steps: auto` doubles the
+    steps of each sample, from 8 to at most 512, until its map adds up to f(x) - f(b) up to a
+    relative error of `tolerance`; the run records which samples missed it.
 
-    Beside the paper: the integral is taken by Gauss-Legendre quadrature with `steps` nodes, not by
-    a sum of equal steps, and the logit is explained; `output: probability` is the paper's. M4's is
-    `{steps: 50, baseline: normal, draws: 10, output: probability}`, by equal steps.
+    Differs from the paper: the integral uses Gauss-Legendre quadrature with `steps` nodes, not a
+    sum of equal steps, and the logit is explained; the paper's is `output: probability`. M4 uses
+    `{steps: 50, baseline: normal, draws: 10, output: probability}` with equal steps.
     """
     starts = functools.partial(_starts, model, batch, baseline, draws)
     if steps == "auto":
@@ -188,24 +188,24 @@ def _until_complete(
     tolerance: float,
     output: Output,
 ) -> Tensor:
-    """Integrals with as many steps as each sample needs to add up."""
+    """Integrals with as many steps as each sample needs for completeness."""
     x, count = points(model, batch), engine.count
     promised = difference(model, batch, _counted(starts(), count, len(batch)), output)
     count(len(batch))
-    found, rest, steps = torch.empty_like(x), list(range(len(batch))), FEWEST_STEPS
+    result, rest, steps = torch.empty_like(x), list(range(len(batch))), FEWEST_STEPS
     while rest:
         some = batch.select(rest)
         parts = [
             _integral(model, some, x[rest], start[rest], steps, output, count) for start in starts()
         ]
         maps = functools.reduce(torch.add, parts) / len(parts)
-        found[rest] = maps
+        result[rest] = maps
         missed = gap(maps, promised[rest]).tolist()
         if steps == MOST_STEPS:
             break
         rest = [b for b, share in zip(rest, missed, strict=True) if not share <= tolerance]
         steps *= 2
-    return found
+    return result
 
 
 def _counted(
@@ -265,8 +265,8 @@ def integrated_gradients_uniform(
 
     Formula: that of `integrated_gradients` with b uniform in [-1, 1].
 
-    Beside the paper: it draws over the range of valid pixels, and averages over several draws too,
-    as `draws` does; IDSDS takes one field for all images.
+    Differs from the paper: the paper draws over the range of valid pixels and also averages over
+    several draws, as `draws` does; IDSDS uses one field for all images.
     """
     return integrated_gradients(
         model, batch, engine, steps=steps, baseline="uniform", draws=draws, tolerance=tolerance,

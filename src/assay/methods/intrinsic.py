@@ -18,10 +18,10 @@ from assay.types.tokens import hooked
 
 
 def explanation_mode(net: nn.Module) -> contextlib.AbstractContextManager[object]:
-    """The network's own mode in which it is linear to autograd.
+    """The network's own mode in which autograd sees it as linear.
 
     Raises:
-        InputError: It has none, or what it has is no context manager.
+        InputError: It has none, or it is not a context manager.
     """
     for name in EXPLANATION_MODES:
         mode = getattr(net, name, None)
@@ -29,9 +29,9 @@ def explanation_mode(net: nn.Module) -> contextlib.AbstractContextManager[object
             entered = mode()
             if hasattr(entered, "__enter__"):
                 return entered  # type: ignore[no-any-return]
-    wanted = " or ".join(f"`{name}()`" for name in EXPLANATION_MODES)
+    names = " or ".join(f"`{name}()`" for name in EXPLANATION_MODES)
     raise InputError(
-        f"Expected `{type(net).__name__}` to have a method {wanted} that gives a context manager "
+        f"Expected `{type(net).__name__}` to have a method {names} that returns a context manager "
         f"(`with net.{EXPLANATION_MODES[0]}():`), in which the scaling of its B-cos layers is "
         f"detached. Decorate it with `contextlib.contextmanager`."
     )
@@ -47,14 +47,14 @@ def explanation_mode(net: nn.Module) -> contextlib.AbstractContextManager[object
     title="B-cos",
 )
 def bcos(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
-    """The share of each pixel in a B-cos network's answer: its own linear map, times the input.
+    """Each pixel's contribution to a B-cos network's output: its linear map times the input.
 
     Formula: sum over channels of z df/dz, z the encoded input [x, 1 - x], the cosines of all layers
-    taken as constants. For a network without biases it sums to the logit, less the constant that
-    the network adds.
+    held constant. For a network without biases it sums to the logit minus the constant that the
+    network adds.
 
-    Beside the paper: nothing. Any network is taken that has a context manager `explaining` or
-    `explanation_mode`; z is what its module `encode` gives, or its input where there is none.
+    Differs from the paper: nothing. It works for every network with a context manager `explaining`
+    or `explanation_mode`; z is the output of its module `encode`, or its input if there is none.
     """
     encode = getattr(model.net, "encode", None)
     at, leaves, maps = points(model, batch), [], []
@@ -90,15 +90,15 @@ def bcos(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
     title="BagNet",
 )
 def bagnet(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
-    """What a BagNet says of the patch around each pixel alone.
+    """A BagNet's output for the patch around each pixel alone.
 
     Formula: f(patch of x centred at the pixel), x with zeros around it. The network runs once for
-    each shift of x by less than its stride in both directions, whole, without its mean over places.
+    each shift of x by less than its stride in both directions, without its mean over positions.
 
-    Beside the paper: nothing; it runs the network once for every pixel. Any network is taken that
-    has `patch_logits`, from images to [B, classes, h, w], and says its `receptive_field` and
-    `stride`. Patches that begin inside the image, at multiples of the stride, have its logit as
-    their mean; the whole map does not.
+    Differs from the paper: nothing; the paper runs the network once for every pixel. It works for
+    every network with `patch_logits`, from images to [B, classes, h, w], and the attributes
+    `receptive_field` and `stride`. The mean over patches inside the image at multiples of the
+    stride is the logit; the mean of the whole map is not.
     """
     net: Any = model.net
     field, stride = int(net.receptive_field), int(net.stride)
@@ -119,13 +119,13 @@ def bagnet(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
         logits = net.patch_logits(model.laid_out(x))
         if tuple(logits.shape[2:]) != (rows, columns):
             raise InputError(
-                f"Expected `patch_logits` of {tall} x {wide} pixels to give {rows} x {columns} "
-                f"patches, as a receptive field of {field} at stride {stride} does, got "
+                f"Expected `patch_logits` of {tall} x {wide} pixels to return {rows} x {columns} "
+                f"patches, for a receptive field of {field} and stride {stride}, got "
                 f"{tuple(logits.shape)}. Check `receptive_field`, `stride` and padding."
             )
         flat = logits.movedim(1, -1).flatten(0, 2)  # [n rows columns, classes]
         if flat.shape[1] == 1:
-            flat = torch.cat([-flat, flat], 1)  # as `Model.logits` makes one score a pair
+            flat = torch.cat([-flat, flat], 1)  # as in `Model.logits`
         targets = batch.targets[samples].repeat_interleave(rows * columns)
         parts.append(explained(model, flat, targets, output).reshape(-1, rows, columns)[:asked])
     shifted = torch.cat(parts).reshape(len(batch), stride, stride, rows, columns)

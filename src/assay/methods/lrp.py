@@ -1,4 +1,4 @@
-"""Layer-wise relevance propagation, by one rule for all layers or by the usual composites."""
+"""Layer-wise relevance propagation, with one rule for all layers or the usual composites."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated, Literal
@@ -36,7 +36,7 @@ LrpRule = Literal[
 
 
 def _composite(rule: LrpRule, epsilon: float, alpha: float) -> Callable[[Layer], LayerRule]:
-    """From a layer to its rule."""
+    """The function that chooses a layer's rule."""
     small = epsilon_rule(epsilon)
     if rule == "zero":
         return lambda layer: epsilon_rule(0)
@@ -58,14 +58,14 @@ def _composite(rule: LrpRule, epsilon: float, alpha: float) -> Callable[[Layer],
 def relevances(
     model: Model, batch: Batch, output: Output, make: Callable[[], Relevance]
 ) -> Iterator[Tensor]:
-    """The relevance of the input for the explained output, a micro-batch at a time."""
+    """The relevance of the input for the explained output, by micro-batch."""
     x = points(model, batch)
     for samples, _, asked in chunks(model, batch):
         at = laid_out(model, x[samples])
         logits = logits_under(make(), model, batch.inputs[samples], at)
         top = begun_with(model, logits, batch.targets[samples], output)
-        (found,) = torch.autograd.grad(logits, at, top)
-        yield found[:asked]
+        (shared,) = torch.autograd.grad(logits, at, top)
+        yield shared[:asked]
 
 
 @method(
@@ -88,21 +88,22 @@ def lrp(
     alpha: Annotated[float, Field(ge=1)] = 2,
     output: Output = "logit",
 ) -> Tensor:
-    """The explained output, shared out layer by layer among what it was made of.
+    """The explained output, distributed backwards layer by layer to the inputs.
 
     Formula: R_i = sum_j x_i w_ij / (z_j + epsilon sign z_j) R_j, z_j = sum_i x_i w_ij + b_j; under
     alpha-beta R_i = sum_j (alpha (x_i w_ij)+ / z_j+ - (alpha - 1) (x_i w_ij)- / z_j-) R_j. Rules:
     `zero`, `epsilon` and `alpha_beta` for all layers; composites `epsilon_plus` (convolutions with
-    alpha 1, dense layers epsilon) and `epsilon_alpha_beta`, each with `_flat` for the same share to
+    alpha 1, dense layers epsilon) and `epsilon_alpha_beta`, each with `_flat` for equal shares to
     all inputs of the first layer.
 
-    Beside the paper: batch-norms are merged into the layer before them; alone they are a scale and
-    a shift. Sums and means share out in proportion, biases keep their part (under alpha-beta that
-    of their sign), maxima pass all to the winner, activations change nothing, gates get nothing.
-    In transformers attention is such a gate and gives queries and keys nothing, layer norms are
-    linear with their deviation held (Ali et al.), class tokens and places keep their part like
-    biases. Group norms and products of two signals have no rule. An `output` other than the logit
-    begins with the logits times its gradients. Meta-Rank takes `rule: epsilon`.
+    Differs from the paper: batch norms are merged into the layer before them; without one they are
+    a scale and a shift. Sums and means distribute in proportion, biases keep their share (under
+    alpha-beta that of their sign), maxima pass everything to the largest input, activations change
+    nothing, gates get nothing. In transformers attention is a gate, so queries and keys get
+    nothing; layer norms are linear with their deviation held constant (Ali et al.); class tokens
+    and position embeddings keep their share like biases. Group norms and products of two signals
+    have no rule. An `output` other than the logit begins with the logits times its gradients.
+    Meta-Rank uses `rule: epsilon`.
     """
     refuse_half(model, "LRP")
     steady = 0.0 if rule == "zero" else STABLE

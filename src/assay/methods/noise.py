@@ -1,7 +1,7 @@
-"""Gradient methods averaged over noisy copies of the input, under the names papers give them.
+"""Gradient methods averaged over noisy copies of the input, under the papers' names.
 
-All of them take the option `noise` of every gradient method: 25 copies, Gaussian noise of 15 % of
-the input's range. The kinds are readings of the same maps, so two of them cost as much as one.
+They are presets of the option `noise` of every gradient method: 25 copies, Gaussian noise of 15 %
+of the input's range. All kinds are computed from the same maps, so two cost as much as one.
 """
 
 from assay.methods.gradients import input_x_gradient, integrated_gradients, saliency
@@ -9,11 +9,11 @@ from assay.plugins.registry import preset
 
 # Where the presets differ from the papers they are named after.
 SMILKOV = """
-Beside the paper: number and width of the noise are choices; SmoothGrad's authors advise about 50
-copies and 10 to 20 %, here 25 and 15 %.
+Differs from the paper: the number of copies and the width of the noise are choices; SmoothGrad's
+authors recommend about 50 copies and 10 to 20 %, here 25 and 15 %.
 """
 IDSDS = """
-Beside the paper: IDSDS takes 4 copies and noise of 1 after normalisation, which is
+Differs from the paper: IDSDS uses 4 copies and noise of 1 after normalisation, which is
 `noise: {samples: 4, sigma: 1, relative: false}`.
 """
 

@@ -1,6 +1,6 @@
-"""Operators by what they do, under the names they are called by."""
+"""Operators by what they do, under the names by which networks call them."""
 
-# They move numbers to other places, or leave them where they are.
+# They move numbers to other positions, or leave them in place.
 MOVING = frozenset({
     "__get__", "alpha_dropout", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to",
     "cat", "channel_shuffle", "chunk", "clone", "contiguous", "detach", "diagonal", "double",
@@ -14,7 +14,7 @@ MOVING = frozenset({
     "type", "type_as", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as",
     "vstack", "where", "zeros_like",
 })  # fmt: skip
-# Linear in what they get, without weights.
+# Linear in their inputs, without weights.
 LINEAR = frozenset({
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "add", "avg_pool1d",
     "avg_pool2d", "avg_pool3d", "cumsum", "diff", "fold", "interpolate", "mean", "nanmean",
@@ -40,12 +40,12 @@ LARGEST = (
     "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
 )  # fmt: skip
 SMALLEST = ("amin", "min", "minimum")
-# Of these, the ones networks have between their layers.
+# Elementwise operators that networks use between layers.
 ACTIVATIONS = (
     "celu", "clamp", "clamp_max", "clamp_min", "elu", "gelu", "hardshrink", "hardsigmoid",
     "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "logsigmoid", "mish", "neg", "positive",
     "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus", "softshrink", "softsign",
     "tanh", "tanhshrink", "threshold",
 )  # fmt: skip
-# They give shares between 0 and 1, by which something else is weighted.
+# They return shares between 0 and 1, which weight another signal.
 GATES = ("hardsigmoid", "sigmoid", "softmax")

@@ -1,4 +1,4 @@
-"""What is explained: a class's logit, its probability or its log-odds."""
+"""The explained output: a class's logit, its probability or its log-odds."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from assay.types import Batch, Model
 
 
 def explained(model: Model, logits: Tensor, targets: Tensor, output: Output) -> Tensor:  # [n]
-    """The scalar that is explained, for each row."""
+    """The explained number of each row."""
     column = targets[:, None]
     if output == "logit":
         return logits.gather(1, column)[:, 0]
@@ -24,7 +24,7 @@ def explained(model: Model, logits: Tensor, targets: Tensor, output: Output) -> 
 
 
 def begun_with(model: Model, logits: Tensor, targets: Tensor, output: Output) -> Tensor:  # [n, C]
-    """The relevance of the logits: themselves times the gradients of what is explained."""
+    """The relevance of the logits: the logits times the gradients of the explained output."""
     with torch.enable_grad():
         top = logits.detach().requires_grad_(True)
         scalar = explained(model, top, targets, output).sum()
@@ -33,7 +33,7 @@ def begun_with(model: Model, logits: Tensor, targets: Tensor, output: Output) ->
 
 
 def relevance(model: Model, logits: Tensor, targets: Tensor, output: Output) -> Tensor:  # [n]
-    """All that is shared out from the top: the logit itself where that is explained."""
+    """The total relevance: the logit itself if that is the explained output."""
     return begun_with(model, logits, targets, output).sum(1)
 
 
@@ -44,9 +44,9 @@ def answers(
     output: Output,
     of: Callable[[Model, Tensor, Tensor, Output], Tensor] = explained,
 ) -> Tensor:  # [B]
-    """The explained output at one point of each sample, or what else is made of the logits.
+    """The explained output at one point of each sample, or another function `of` the logits.
 
-    One forward pass each.
+    One forward pass per sample.
     """
     parts = []
     for samples, _, asked in micro_batches(len(batch), 1, model.micro_batch, at.device):

@@ -1,7 +1,8 @@
-"""A network as it stands, run with other backward rules for its operators.
+"""Run an unchanged network with other backward rules for its operators.
 
-The mode sees every operator the network calls, as a module or as a function, however often a
-module is used. Nothing is hooked, copied or rewritten, and under it nothing is written in place.
+A torch function mode sees every operator that the network calls, as a module or as a function,
+however often a module is used. The network is not hooked, copied or rewritten, and in this mode no
+operator works in place.
 """
 
 import functools
@@ -20,7 +21,7 @@ from assay.methods.call_types import Arguments, Backward, Context, Keywords, Ope
 from assay.methods.fused_attention import FUSED
 from assay.types import Batch, Model
 
-AGREEMENT = 1e-4  # of the largest logit: what the mode may change in the answer
+AGREEMENT = 1e-4  # how much the mode may change the logits, as a share of the largest
 SAME = {
     "multiply": "mul", "rmul": "mul", "divide": "div", "true_divide": "div", "rtruediv": "rdiv",
     "radd": "add", "subtract": "sub", "clip": "clamp", "absolute": "abs", "negative": "neg",
@@ -33,7 +34,7 @@ SAME = {
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an operator; `inputs` are the tensors in it that depend on the network's."""
+    """One call of an operator; `inputs` are its tensors that depend on the network's input."""
 
     name: str
     function: Operator
@@ -53,7 +54,7 @@ class Call:
         return tuple(leaves[i] for i in places)
 
     def __call__(self, *inputs: Tensor) -> Returned:
-        """What the operator gives, with other tensors in the inputs' places where given."""
+        """The operator's result; `inputs`, if any, replace the call's own."""
         if not inputs:
             return self.function(*self.args, **self.kwargs)
         leaves, shape, places = self._parts
@@ -64,11 +65,11 @@ class Call:
         return self.function(*args, **kwargs)
 
     def option(self, place: int, name: str, default: Any = None) -> Any:
-        """An argument by its place or its name."""
+        """An argument by its position or its name."""
         return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
 
     def pulled(self, at: tuple[Tensor, ...], gradient: Tensor) -> tuple[Tensor, ...]:
-        """The gradient as the operator itself carries it back at these inputs."""
+        """The operator's own gradients at these inputs."""
         with torch.enable_grad():
             leaves = [t.detach().requires_grad_(True) for t in at]
             return torch.autograd.grad(self(*leaves), leaves, gradient)
@@ -78,13 +79,14 @@ Rule = Callable[[Call], Returned]
 
 
 class Override(TorchFunctionMode):
-    """Operators by their rules; `otherwise` serves those without one, by default as they are."""
+    """Run operators by their rules; `otherwise` handles those without one, by default unchanged."""
 
     def __init__(self, rules: dict[str, Rule], otherwise: Rule = lambda call: call()) -> None:
-        """The rules by the operators' names."""
+        """Take the rules by operator name."""
         super().__init__()
         self.rules, self.otherwise = rules, otherwise
-        # What stands for a tensor since the network wrote into it; the first keeps its id taken.
+        # The current value of tensors that the network wrote into; the original keeps its id in
+        # use.
         self._written: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __torch_function__(
@@ -94,7 +96,7 @@ class Override(TorchFunctionMode):
         args: Arguments = (),
         kwargs: Keywords | None = None,
     ) -> Returned:
-        """Serve one call."""
+        """Run one call."""
         if self._written:
             args, kwargs = tree.tree_map(self.newest, (args, kwargs or {}))
         call = Call(_name(function), function, tuple(args), dict(kwargs or {}))
@@ -107,23 +109,23 @@ class Override(TorchFunctionMode):
         return result
 
     def apply(self, call: Call) -> Returned:
-        """The call by its rule."""
+        """Run a call by its rule."""
         return self.rules.get(call.name, self.otherwise)(call)
 
     def written_out(self, call: Call) -> Returned:
-        """A fused operator step by step, each step by its rule."""
+        """Run a fused operator step by step, each step by its rule."""
         with self:
             return FUSED[call.name](*call.args, **call.kwargs)
 
     def newest(self, value: Returned) -> Returned:
-        """What a tensor would hold by now, had it been written into."""
+        """The current value of a tensor that the network may have written into."""
         while isinstance(value, Tensor) and id(value) in self._written:
             value = self._written[id(value)][1]
         return value
 
 
 def _name(function: Operator) -> str:
-    """What an operator is called, whichever way it was called: `relu` for `Tensor.relu_` too."""
+    """The name of an operator however it is called: `relu` for `Tensor.relu_` too."""
     name = getattr(function, "__name__", str(function))
     if name in ("__get__", "__set__"):  # x.shape, x.T
         return name
@@ -150,7 +152,7 @@ def _out_of_place(call: Call) -> Call:
 
 
 class _Refusal(torch.autograd.Function):
-    """An operator without a rule: an error only where something would flow back through it."""
+    """An operator without a rule: an error only if a gradient flows back through it."""
 
     @staticmethod
     def forward(ctx: Context, value: Tensor, reason: str) -> Tensor:
@@ -163,7 +165,7 @@ class _Refusal(torch.autograd.Function):
 
 
 def refusing(method: str, known: frozenset[str]) -> Rule:
-    """The rule for operators without one: those `known` as they are, any other not at all."""
+    """The rule for operators without one: `known` operators run unchanged, others are refused."""
 
     def rule(call: Call) -> Returned:
         result = call()
@@ -182,22 +184,22 @@ def refusing(method: str, known: frozenset[str]) -> Rule:
 
 
 def refuse_half(model: Model, method: str) -> None:
-    """Refuse networks in half precision, where shares are lost in rounding and sums do not hold."""
+    """Refuse networks in half precision, where rounding loses shares and sums are not exact."""
     halves = {p.dtype for p in model.net.parameters()} & {torch.float16, torch.bfloat16}
     if halves:
         raise NotApplicable(
             f"{method} is not exact in half precision, and model `{model.name}` is in "
-            f"{', '.join(map(str, halves))}; use net.float()."
+            f"{', '.join(map(str, halves))}. Use `net.float()`."
         )
 
 
 def chunks(model: Model, batch: Batch, rows: int = 1) -> Iterator[tuple[Tensor, Tensor, int]]:
-    """Samples and rows a micro-batch at a time, of a network whose operators can be seen."""
+    """Samples and rows by micro-batch, after a check that the network is not compiled."""
     for name, module in model.net.named_modules():
         if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod"):
             raise NotApplicable(
-                f"Model `{model.name}` is compiled{f' in `{name}`' if name else ''}: its operators "
-                f"cannot be given other rules. Hand over the network as it was before."
+                f"Model `{model.name}` is compiled{f' in `{name}`' if name else ''}, so its "
+                f"operators cannot get other rules. Pass the network before compilation."
             )
     yield from micro_batches(len(batch), rows, model.micro_batch, batch.inputs.device)
 
@@ -205,10 +207,10 @@ def chunks(model: Model, batch: Batch, rows: int = 1) -> Iterator[tuple[Tensor, 
 def logits_under(
     mode: Override, model: Model, inputs: Tensor, at: Tensor, own: Tensor | None = None
 ) -> Tensor:
-    """The logits under a mode, ready to be carried back to `at`.
+    """The logits under a mode, ready for a backward pass to `at`.
 
     Raises:
-        NotApplicable: They are not the network's own.
+        NotApplicable: They differ from the network's own logits.
     """
     if own is None:
         with torch.no_grad():
@@ -219,9 +221,9 @@ def logits_under(
     if not torch.allclose(own, logits, rtol=0, atol=AGREEMENT * scale, equal_nan=True):
         off = float((own - logits).abs().max())
         raise NotApplicable(
-            f"Model `{model.name}` gives other logits when nothing is written in place (off by "
-            f"{off:.2g} of {scale:.2g}): it writes into a view of a tensor, or draws at random. "
-            f"Write it without operators that work in place."
+            f"Model `{model.name}` gives other logits when no operator works in place (off by "
+            f"{off:.2g} of {scale:.2g}): it writes into a view of a tensor, or draws random "
+            f"numbers. Rewrite it without operators that work in place."
         )
     if not logits.requires_grad:
         raise NotApplicable(f"The logits of model `{model.name}` do not depend on its input.")
@@ -230,7 +232,7 @@ def logits_under(
 
 
 def _check_operators(logits: Tensor, model: Model) -> None:
-    """Refuse operators of the network's own, which no rule can see."""
+    """Refuse custom autograd functions, which no rule can see."""
     seen, ahead = set(), [logits.grad_fn]
     while ahead:
         node = ahead.pop()
@@ -240,14 +242,14 @@ def _check_operators(logits: Tensor, model: Model) -> None:
         own = getattr(type(node), "_forward_cls", None)
         if own is not None and not own.__module__.startswith("assay."):
             raise NotApplicable(
-                f"Model `{model.name}` has an operator of its own, `{own.__name__}`, "
-                f"whose backward pass cannot be given other rules."
+                f"Model `{model.name}` has a custom autograd function, `{own.__name__}`, "
+                f"whose backward pass cannot get other rules."
             )
         ahead.extend(edge for edge, _ in node.next_functions)
 
 
 def laid_out(model: Model, points: Tensor) -> Tensor:
-    """Points as a leaf of the graph, in the order of memory the network is run in."""
+    """Points as a leaf of the graph, in the network's memory layout."""
     points = points.detach()
     points = model.laid_out(points)
     return points.requires_grad_(True)

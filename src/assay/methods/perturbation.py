@@ -1,4 +1,4 @@
-"""Methods that ask the engine: what does the model answer when parts of the input are absent?"""
+"""Methods that compare the model's outputs with and without parts of the input."""
 
 import functools
 import math
@@ -49,15 +49,16 @@ def occlusion(
     output: Output = "logit",
     spread: Spread = "full",
 ) -> Tensor:
-    """What the answer loses when a unit is absent, at all its positions.
+    """The drop of the output when a unit is absent, at all its positions.
 
     Formula: f(x) - f(x without the unit); where units overlap a position takes their mean.
 
-    `share` divides a unit's loss by its size, so that the map's sum over a unit that overlaps no
-    other is the loss.
+    `share` divides a unit's drop by its size, so that the map's sum over a unit without overlap is
+    the drop.
 
-    Beside the paper: it slides a grey square in small steps and watches the probability; here the
-    cells of a grid, zero, the logit. `units: windows` are overlapping squares.
+    Differs from the paper: the paper slides a grey square in small steps and reads the probability;
+    here units are the cells of a grid, the fill is zero and the logit is read. `units: windows` are
+    overlapping squares.
     """
     features = make_units(batch, units)
     answers = engine.respond(features, each(features), fill).output(output)
@@ -66,7 +67,7 @@ def occlusion(
 
 
 def painted(batch: Batch, features: Features, values: Tensor, spread: Spread) -> Tensor:
-    """The units' values `[B, P]` as a map, each in full at all its positions or shared out."""
+    """The units' values `[B, P]` as a map, in full at each position or divided among them."""
     if spread == "share":
         size = features.sum(values.new_ones(len(batch), *batch.map_shape))
         values = values / size.clamp(min=1)
@@ -96,20 +97,22 @@ def rise(
     output: Output = "probability",
     normalise: bool = False,
 ) -> Tensor:
-    """The mean answer under random smooth masks, over those that keep a place.
+    """The mean output under random smooth masks, weighted by how much they keep a position.
 
     Formula: sum_i f(z_i) M_i / (`masks` times `keep`), z_i = M_i x + (1 - M_i) fill.
 
     A mask is a grid of `side` x `side` cells, each kept with probability `keep`, enlarged
     bilinearly to one cell more than the image and shifted by part of a cell. `normalise` divides
-    each place by its own share of masks instead of `keep`.
+    each position by its own share of masks instead of `keep`.
 
-    Beside the paper: it takes 4000 to 8000 masks of 7 x 7 cells, half of them kept; these are the
-    settings of IDSDS. Every sample has masks of its own.
+    Differs from the paper: the paper uses 4000 to 8000 masks of 7 x 7 cells, half of them kept;
+    these are the settings of IDSDS. Every sample has its own masks.
     """
     height, width = batch.map_shape
     if side > min(height, width):
-        raise InputError(f"Expected `side` to be at most {min(height, width)} here, got {side}.")
+        raise InputError(
+            f"Expected `side` to be at most {min(height, width)} on these images, got {side}."
+        )
     nothing = all_absent(batch, fill)
     made = _masks(batch, masks, side, keep)
 
@@ -121,7 +124,7 @@ def rise(
     everyone = torch.arange(masks, device=batch.inputs.device)
     total = batch.inputs.new_zeros(len(batch), height * width)
     seen = torch.zeros_like(total)
-    for part in torch.split(everyone, 64):  # a few masks at a time: all of them are large
+    for part in torch.split(everyone, 64):  # a few masks at a time, to save memory
         for b in range(len(batch)):
             some = made(torch.full_like(part, b), part).flatten(1)  # [n, H W]
             total[b] += answers[b, part] @ some
@@ -146,8 +149,8 @@ def rise_uniform(
 
     Formula: that of `rise` with a uniform fill.
 
-    Beside the paper: the paper fills with zero; this is RISE-U of IDSDS, which takes one field for
-    all images.
+    Differs from the paper: the paper fills with zero; this is RISE-U of IDSDS, which uses one field
+    for all images.
     """
     return rise(
         model, batch, engine, masks=masks, side=side, keep=keep, fill="uniform", output=output,
@@ -158,7 +161,7 @@ def rise_uniform(
 def _masks(
     batch: Batch, masks: int, side: int, keep: float
 ) -> Callable[[Tensor, Tensor], Tensor]:  # (samples, rows) -> [n, H, W]
-    """Each sample's own smooth masks, made from a few random numbers whenever they are needed."""
+    """Each sample's own smooth masks, made from a few random numbers on demand."""
     device = batch.inputs.device
     cells = (batch.draw(f"rise {side}", (masks, side, side)) < keep).to(batch.dtype)
     shift = batch.draw(f"rise shift {side}", (masks, 2))
@@ -180,7 +183,7 @@ def _masks(
 
 
 def _enlargement(side: int, cell: int) -> Tensor:  # [(side + 1) cell, side]
-    """The matrix that enlarges `side` values bilinearly to (side + 1) * cell, ends repeated."""
+    """The matrix that enlarges `side` values bilinearly to (side + 1) * cell, repeating ends."""
     length = (side + 1) * cell
     where = ((torch.arange(length, dtype=torch.float64) + 0.5) * side / length - 0.5).clamp(
         0, side - 1

@@ -1,4 +1,4 @@
-"""What a method's formula promises of its maps, and by how much they miss it.
+"""What a method's formula promises about its maps, and how far the maps are from it.
 
 A method says so in its decorator, `promise=completeness(...)` or `promise=conservation()`; a run
 then computes the gap once for each map and keeps it with the scores.
@@ -20,9 +20,9 @@ Baselines = Callable[[Model, Batch, Options], Iterable[Tensor]]
 
 
 def completeness(baselines: Baselines, count: Callable[[Options], int] = lambda o: 1) -> Promise:
-    """Maps that add up to f(x) - f(b), with the mean of f(b) where there are `count` baselines b.
+    """Maps add up to f(x) - f(b), with the mean of f(b) for `count` baselines b.
 
-    The gap is what they miss, over the size of what was promised.
+    The gap is the missing amount relative to the promised sum.
     """
 
     def function(model: Model, batch: Batch, raw: Tensor, options: Options) -> Tensor:
@@ -34,9 +34,9 @@ def completeness(baselines: Baselines, count: Callable[[Options], int] = lambda 
 
 
 def conservation() -> Promise:
-    """Maps that add up to f(x): nothing is lost on the way, and nothing is made.
+    """Maps add up to f(x): relevance is neither lost nor created on the way back.
 
-    Of an output other than the logit, to what begins: the logits times its gradients.
+    For an output other than the logit they add up to the logits times its gradients.
     """
 
     def function(model: Model, batch: Batch, raw: Tensor, options: Options) -> Tensor:
@@ -56,6 +56,6 @@ def difference(
 
 
 def gap(raw: Tensor, promised: Tensor) -> Tensor:  # [B]
-    """What the sums of maps miss, over the size of what was promised; 0 where both are nothing."""
+    """The error of the maps' sums relative to the promised sums; 0 where both are zero."""
     missed = (raw.double().flatten(1).sum(1) - promised).abs()
     return torch.where(missed == 0, missed, missed / promised.abs())

@@ -1,7 +1,8 @@
-"""Layer-wise relevance: what each operator passes back is its inputs' part in what it gave.
+"""Layer-wise relevance: each operator passes back how much its inputs contribute to its output.
 
-In the place of gradients, relevance runs back through the network: a linear layer shares it out by
-a rule, all other operators in one way each. Where a tensor is used twice, its relevances add up.
+Relevance flows back through the network instead of gradients: a linear layer distributes it by a
+rule, all other operators in one fixed way each. Where a tensor is used twice, its relevances add
+up.
 """
 
 import functools
@@ -19,7 +20,7 @@ from assay.methods.fused_attention import FUSED
 from assay.methods.operators import ACTIVATIONS, GATES, LARGEST, LINEAR, MOVING
 from assay.methods.override import Call, Override, Rule, refusing
 
-STABLE = 1e-6  # keeps sums that are shared out away from zero
+STABLE = 1e-6  # keeps denominators away from zero
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 
@@ -35,29 +36,29 @@ class Layer:
     weight: Tensor
     bias: Tensor | None  # broadcasts to z
     apply: Callable[[Tensor, Tensor], Tensor]
-    units: int | None = None  # the axis of the weight that counts what the layer gives
+    units: int | None = None  # the axis of the weight that counts the outputs
     axis: int = 1  # the same axis of z
 
     def back(
         self, pairs: list[tuple[Tensor, Tensor]], shares: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """Relevance shared out among inputs with weights of theirs: x times the transposed layer.
+        """Distribute relevance among pairs of input and weight: x times the transposed layer.
 
-        `shares` makes of what they give together the part of relevance that each unit of it has.
+        `shares` turns the total output of the pairs into the relevance per unit of output.
         """
         with torch.enable_grad():
             leaves = [x.detach().requires_grad_(True) for x, _ in pairs]
             parts = [self.apply(x, pair[1]) for x, pair in zip(leaves, pairs, strict=True)]
             total = functools.reduce(torch.add, parts)
-            found = torch.autograd.grad(total, leaves, shares(total.detach()))
-        return functools.reduce(torch.add, [f * x for f, (x, _) in zip(found, pairs, strict=True)])
+            slopes = torch.autograd.grad(total, leaves, shares(total.detach()))
+        return functools.reduce(torch.add, [s * x for s, (x, _) in zip(slopes, pairs, strict=True)])
 
     def gives_channels(self) -> bool:
-        """Whether what it gives are the channels of z, [n, channels, ...], one for each weight."""
+        """Whether its outputs are the channels of z, [n, channels, ...], one for each weight."""
         return self.units is not None and self.z.ndim + self.axis == 1
 
     def scaled(self, scale: Tensor, shift: Tensor, z: Tensor) -> "Layer":
-        """The same layer with what it gives scaled and shifted, channel by channel."""
+        """The same layer with its output scaled and shifted, channel by channel."""
         column = [1] * self.z.ndim
         column[self.axis] = -1
         row = [1] * self.weight.ndim
@@ -71,14 +72,14 @@ LayerRule = Callable[[Layer, Tensor], Tensor]  # from a layer and the relevance 
 
 
 def stable_ratio(above: Tensor, below: Tensor, epsilon: float) -> Tensor:
-    """Above / below, with `below` kept away from zero; without an epsilon, 0 where it is zero."""
+    """`above / below`, with `below` kept away from zero; without epsilon, 0 where it is zero."""
     if epsilon == 0:
         return torch.where(below == 0, 0.0, above / torch.where(below == 0, 1.0, below))
     return above / (below + torch.where(below < 0, -epsilon, epsilon))
 
 
 def epsilon_rule(epsilon: float) -> LayerRule:
-    """Shares of x w in z, bias and all; an epsilon takes from what is nearly zero."""
+    """The share of x w in z, with its bias; epsilon reduces shares where z is nearly zero."""
 
     def share(layer: Layer, relevance: Tensor) -> Tensor:
         shares = stable_ratio(relevance, layer.z, epsilon)
@@ -88,20 +89,20 @@ def epsilon_rule(epsilon: float) -> LayerRule:
 
 
 def alpha_beta_rule(alpha: float) -> LayerRule:
-    """What speaks for z gets alpha times its relevance, what speaks against it 1 - alpha times."""
+    """Positive contributions to z get alpha times its relevance, negative ones 1 - alpha times."""
 
     def share(layer: Layer, relevance: Tensor) -> Tensor:
-        found = torch.zeros_like(layer.x)
+        shared = torch.zeros_like(layer.x)
         for sign, part in ((1, alpha), (-1, 1 - alpha)):
             if part:
-                found = found + part * _one_sign(layer, relevance, sign)
-        return found
+                shared = shared + part * _one_sign(layer, relevance, sign)
+        return shared
 
     return share
 
 
 def _one_sign(layer: Layer, relevance: Tensor, sign: int) -> Tensor:
-    """The relevance shared out among the products x w of one sign."""
+    """The relevance distributed among the products x w of one sign."""
     pairs = [(layer.x.clamp(min=0), _part(layer.weight, sign))]
     if bool((layer.x < 0).any()):
         pairs.append((layer.x.clamp(max=0), _part(layer.weight, -sign)))
@@ -114,18 +115,18 @@ def _part(values: Tensor, sign: int) -> Tensor:
 
 
 def flat_rule(layer: Layer, relevance: Tensor) -> Tensor:
-    """Every input a unit sees gets the same, whatever it holds."""
+    """Every input of a unit gets the same share, whatever its value."""
     ones = (torch.ones_like(layer.x), torch.ones_like(layer.weight))
     return layer.back([ones], lambda total: stable_ratio(relevance, total, STABLE))
 
 
 def excitation_rule(layer: Layer, relevance: Tensor) -> Tensor:
-    """Shares among positive inputs with positive weights; without any, nothing goes on.
+    """Distribute among positive inputs with positive weights; without any, relevance is lost.
 
-    A negative relevance is that of -z, which positive inputs excite by negative weights.
+    Negative relevance belongs to -z, which positive inputs excite through negative weights.
     """
-    found = _excited(layer, relevance, 1)
-    return found + _excited(layer, relevance, -1) if bool((relevance < 0).any()) else found
+    shared = _excited(layer, relevance, 1)
+    return shared + _excited(layer, relevance, -1) if bool((relevance < 0).any()) else shared
 
 
 def _excited(layer: Layer, relevance: Tensor, sign: int) -> Tensor:
@@ -139,7 +140,7 @@ Shares = Callable[[Tensor], Tensors]
 
 
 class _Carry(torch.autograd.Function):
-    """A result as it is, with relevance in the place of its gradient."""
+    """A result unchanged, with relevance in place of its gradient."""
 
     @staticmethod
     def forward(ctx: Context, value: list[Tensor], share: Shares, *inputs: Tensor) -> Tensor:
@@ -152,23 +153,23 @@ class _Carry(torch.autograd.Function):
 
 
 def carry(value: Tensor, share: Shares, *inputs: Tensor) -> Tensor:
-    """The value, whose relevance `share` turns into the inputs'."""
+    """The value; `share` turns its relevance into the inputs' relevance."""
     carried: Tensor = _Carry.apply([value], share, *inputs)  # type: ignore[no-untyped-call]
     return carried
 
 
 class Relevance(Override):
-    """The rules: `share` for linear layers, by kind and place; one way for all other operators."""
+    """The rules: `rule` for linear layers by kind and position, a fixed one for other operators."""
 
     def __init__(
         self, name: str, rule: Callable[[Layer], LayerRule], epsilon: float, positive: bool = False
     ) -> None:
-        """`positive` shares sums out among what is positive in them, constants left out.
+        """`positive` distributes sums among their positive terms, without constants.
 
-        A negative relevance is then that of a number's negative, whose positive parts get it.
+        Negative relevance then belongs to a number's negative, and goes to its positive terms.
         """
         self.rule, self.epsilon, self.positive = rule, epsilon, positive
-        self._first = True  # no layer has been met yet
+        self._first = True  # no layer has run yet
         # The layer that gave a tensor, with its input; and the outputs of sigmoids.
         self._made: MutableMapping[Tensor, tuple[Layer, Tensor]] = WeakTensorKeyDictionary()
         self._gates: MutableMapping[Tensor, bool] = WeakTensorKeyDictionary()
@@ -192,8 +193,8 @@ class Relevance(Override):
         options = {k: v for k, v in call.kwargs.items() if k not in ("input", "weight", "bias")}
 
         def apply(x: Tensor, weight: Tensor) -> Tensor:
-            found: Tensor = call.function(x, weight, None, *rest, **options)
-            return found
+            result: Tensor = call.function(x, weight, None, *rest, **options)
+            return result
 
         dense = call.name == "linear"
         bias = call.option(2, "bias")
@@ -204,14 +205,14 @@ class Relevance(Override):
         return self._share_out(call, weight, bias, apply, "dense" if dense else "conv", units, axis)
 
     def _dense(self, call: Call) -> Returned:
-        """A bias plus x times a weight, without factors of their own, is a dense layer."""
+        """A bias plus x times a weight, without other factors, is a dense layer."""
         if call.kwargs or len(call.inputs) > 1 or call.inputs[0] is not call.args[1]:
             return self._unknown(call)
         bias, x, weight = call.args
         return self._layer(Call("linear", functional.linear, (x, weight.T, bias)))
 
     def _contraction(self, call: Call) -> Returned:
-        """A product with a constant is a dense layer whatever its axes; one with a gate a sum."""
+        """A product with a constant is a dense layer over any axes; one with a gate is a sum."""
         gates = [t for t in call.inputs if t in self._gates]
         if len(call.inputs) == 2 and len(gates) == 1:
             return self._proportional(_held(call, gates[0]))
@@ -224,11 +225,11 @@ class Relevance(Override):
         at = next(i for i, p in enumerate(leaves) if p is call.inputs[0])
 
         def apply(x: Tensor, weight: Tensor) -> Tensor:
-            told = list(leaves)
-            told[at], told[others[0]] = x, weight
-            args, kwargs = tree.tree_unflatten(told, shape)
-            found: Tensor = call.function(*args, **kwargs)
-            return found
+            changed = list(leaves)
+            changed[at], changed[others[0]] = x, weight
+            args, kwargs = tree.tree_unflatten(changed, shape)
+            result: Tensor = call.function(*args, **kwargs)
+            return result
 
         return self._share_out(call, leaves[others[0]], None, apply, "dense", None, -1)
 
@@ -243,12 +244,12 @@ class Relevance(Override):
         )  # fmt: skip
         self._first = False
         rule = self.rule  # the graph must not hold the mode, which holds tensors of the graph
-        found = carry(value, lambda r: (rule(layer)(layer, r),), call.inputs[0])
-        self._made[found] = layer, call.inputs[0]
-        return found
+        result = carry(value, lambda r: (rule(layer)(layer, r),), call.inputs[0])
+        self._made[result] = layer, call.inputs[0]
+        return result
 
     def _batch_norm(self, call: Call) -> Returned:
-        """Merged into the layer before it; alone, a scale and a shift like any other."""
+        """Merged into the layer before it; without one, a scale and a shift."""
         if call.option(5, "training"):
             return self._unknown(call)
         made = self._made.get(call.inputs[0])
@@ -265,7 +266,7 @@ class Relevance(Override):
         return carry(value, lambda r: (rule(merged)(merged, r),), x)
 
     def _layer_norm(self, call: Call) -> Returned:
-        """With its deviation held, differences from a mean, scaled and shifted."""
+        """Linear with its deviation held constant: centred, scaled and shifted."""
         if self.positive or len(call.inputs) > 1:
             return self._unknown(call)
         dims = tuple(range(-len(call.option(1, "normalized_shape")), 0))
@@ -281,7 +282,7 @@ class Relevance(Override):
         return self._proportional(Call(call.name, linear, call.inputs))
 
     def _proportional(self, call: Call) -> Returned:
-        """Sums and means: each input by its part in the sum; constants keep theirs."""
+        """Sums and means: each input gets its share of the sum; constants keep theirs."""
         if self.positive:
             return self._positive_sum(call)
         inputs, value = tuple(t.detach() for t in call.inputs), call()
@@ -289,7 +290,7 @@ class Relevance(Override):
         return carry(value, lambda r: _shares(call, inputs, total, r, epsilon), *call.inputs)
 
     def _positive_sum(self, call: Call) -> Returned:
-        """Each input by what is positive in it; of the negative sum, by what is negative."""
+        """Positive sums go to positive inputs, negative sums to negative inputs."""
         inputs, value = tuple(t.detach() for t in call.inputs), call()
         shifted = len(inputs) == 1 and inputs[0].shape == value.shape
         if call.name == "add" and shifted:
@@ -306,16 +307,16 @@ class Relevance(Override):
             return _shares(call, parts, call(*parts), _part(relevance, sign), epsilon)
 
         def share(relevance: Tensor) -> tuple[Tensor, ...]:
-            found = one_sign(relevance, 1)
+            shared = one_sign(relevance, 1)
             if not bool((relevance < 0).any()):
-                return found
-            both = zip(found, one_sign(relevance, -1), strict=True)
+                return shared
+            both = zip(shared, one_sign(relevance, -1), strict=True)
             return tuple(a + b for a, b in both)
 
         return carry(value, share, *call.inputs)
 
     def _scaled(self, call: Call) -> Returned:
-        """A product keeps relevance as it is; of two factors, the gate gets none."""
+        """A product passes relevance on unchanged; of two factors, the gate gets none."""
         if len(call.inputs) > 1:
             gate = call.inputs[1] if call.name == "div" else self._which_gate(call)
             if gate is None:
@@ -331,7 +332,7 @@ class Relevance(Override):
         return carry(value, lambda r: (torch.where((value == 0) & (x != 0), 0.0, sign * r),), x)
 
     def _which_gate(self, call: Call) -> Tensor | None:
-        """What came out of a sigmoid; if that does not tell, what is spread over the other."""
+        """The factor that came out of a sigmoid; if that is unclear, the one that is broadcast."""
         one, other = call.inputs
         if (one in self._gates) != (other in self._gates):
             return one if one in self._gates else other
@@ -348,27 +349,27 @@ class Relevance(Override):
         return carry(call(), lambda r: (-r,), call.inputs[0])
 
     def _gate(self, call: Call) -> Returned:
-        found = self._unchanged(call) if call.name in ACTIVATIONS else self._unknown(call)
-        self._gates[found] = True
-        return found
+        result = self._unchanged(call) if call.name in ACTIVATIONS else self._unknown(call)
+        self._gates[result] = True
+        return result
 
     def _moved(self, call: Call) -> Returned:
-        found = self._unknown(call)
+        result = self._unknown(call)
         moved = call.inputs[:1] if call.name.endswith("_as") else call.inputs
-        if isinstance(found, Tensor) and all(t in self._gates for t in moved):
-            self._gates[found] = True
-        return found
+        if isinstance(result, Tensor) and all(t in self._gates for t in moved):
+            self._gates[result] = True
+        return result
 
 
 def _shares(
     call: Call, inputs: tuple[Tensor, ...], total: Tensor, relevance: Tensor, epsilon: float
 ) -> tuple[Tensor, ...]:
-    """The relevance by each input's part in what they give together."""
+    """The relevance by each input's share of the total."""
     shares = call.pulled(inputs, stable_ratio(relevance, total, epsilon))
     return tuple(x * s for x, s in zip(inputs, shares, strict=True))
 
 
 def _held(call: Call, gate: Tensor) -> Call:
-    """The same call, with one of its inputs as a constant."""
+    """The same call, with one of its inputs held constant."""
     args, kwargs = tree.tree_map(lambda t: t.detach() if t is gate else t, (call.args, call.kwargs))
     return Call(call.name, call.function, args, kwargs)

@@ -1,4 +1,4 @@
-"""Methods that carry the gradient back through rectifiers, or shares of excitation, by a rule."""
+"""Methods with other backward rules: for rectifiers, or for shares of excitation."""
 
 import contextlib
 import functools
@@ -27,23 +27,23 @@ from assay.plugins.registry import Passes, method
 from assay.types import Batch, Model
 from assay.types.tokens import hooked
 
-# Activations that stand where others have a rectifier: the rules say nothing of them, and without
-# one the map would be the plain gradient under another name.
+# Activations in place of rectifiers: the papers define no rule for them, and without one the map
+# would be the plain gradient under another name.
 SMOOTH = (
     "celu", "elu", "gelu", "hardswish", "leaky_relu", "mish", "prelu", "rrelu", "selu", "silu",
     "softplus",
 )  # fmt: skip
 
-# They rectify by a bound of zero.
+# They are rectifiers if their bound is zero.
 RECTIFYING = ("clamp", "clamp_min", "hardtanh", "relu", "relu6", "threshold")
-LARGER = ("fmax", "max", "maximum")  # of two: what the network made and zeros
+LARGER = ("fmax", "max", "maximum")  # rectifiers if the other argument is zeros
 COMPARISONS = (
     "ge", "greater", "greater_equal", "gt", "heaviside", "le", "less", "less_equal", "lt",
 )  # fmt: skip
 
 
 class _Positive(torch.autograd.Function):
-    """A rectifier through which only a positive gradient passes back."""
+    """A rectifier that passes back only positive gradients."""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, call: Call, gated: bool) -> Tensor:
@@ -58,12 +58,12 @@ class _Positive(torch.autograd.Function):
         if ctx.gated:
             (x,) = ctx.saved_tensors
             (pulled,) = ctx.call.pulled((x,), positive)
-            positive = torch.where(x > 0, pulled, 0.0)  # operators differ in what zero passes
+            positive = torch.where(x > 0, pulled, 0.0)  # operators differ in the gradient at zero
         return positive, None, None
 
 
 def _rectifies(call: Call) -> bool:
-    """Whether the operator cuts off what is below zero."""
+    """Whether the operator sets negative values to zero."""
     if call.name in ("clamp", "clamp_min"):
         return _is_zero(call.option(1, "min"))
     if call.name in LARGER:
@@ -82,15 +82,15 @@ def _is_zero(bound: object) -> bool:
 
 
 def _compared(name: str) -> Rule:
-    """A comparison has no gradient to be marked, so nothing tells whether it gates later on."""
+    """Refuse comparisons: they have no gradient, so a rectifier made of them cannot be seen."""
 
     def rule(call: Call) -> Returned:
-        found = call()
-        if found.ndim == 0:  # of the whole batch, as in an `if`
-            return found
+        result = call()
+        if result.ndim == 0:  # of the whole batch, as in an `if`
+            return result
         raise NotApplicable(
-            f"`{name}` is defined for rectifiers; the network compares its values by "
-            f"`{call.name}`, which may be one in other words. Write it as `torch.relu`."
+            f"`{name}` is defined for rectifiers; the network compares its values with "
+            f"`{call.name}`, which may implement one. Write it as `torch.relu`."
         )
 
     return rule
@@ -124,7 +124,7 @@ def _through_rectifiers(
 
 
 def checked_pass(options: Options) -> Passes:
-    """One pass forward and backward by other rules, and one forward to compare the logits with."""
+    """One forward and backward pass by other rules, and one forward pass to check the logits."""
     return Passes(forward=2, backward=1)
 
 
@@ -135,27 +135,28 @@ rectified = functools.partial(
 
 @rectified("guided_backprop", passes=checked_pass, cite="springenberg2015", title="Guided backprop")
 def guided_backprop(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
-    """The gradient, with all that is negative dropped on its way back through each rectifier.
+    """The gradient, with negative values set to zero at each rectifier on the way back.
 
     Formula: df/dx, where y = relu(x) passes back 1[x > 0] max(g, 0) instead of 1[x > 0] g.
 
-    Beside the paper: nothing. Rectifiers cut off above, like ReLU6, and the maximum with zeros are
-    rectifiers too. A network without rectifiers gets its gradient. It does not apply to networks
-    with other activations in their place (SiLU, GELU, ELU, leaky ReLU; most transformers), of which
-    the rule says nothing, nor to those that compare their values, as in x * (x > 0).
+    Differs from the paper: nothing. Bounded rectifiers, such as ReLU6, and the maximum with zeros
+    are rectifiers too. For a network without rectifiers the map is the gradient. The method does
+    not apply to networks with other activations in their place (SiLU, GELU, ELU, leaky ReLU; most
+    transformers), for which there is no rule, nor to networks that compare their values, as in x *
+    (x > 0).
     """
     return _through_rectifiers(model, batch, output, True, "guided_backprop")
 
 
 @rectified("deconvolution", passes=checked_pass, cite="zeiler2014", title="Deconvolution")
 def deconvolution(model: Model, batch: Batch, *, output: Output = "logit") -> Tensor:
-    """The gradient with a rectifier on its way back in the place of each on the way forward.
+    """The gradient, rectified at each rectifier on the way back.
 
     Formula: df/dx, where y = relu(x) passes back max(g, 0), whatever x is.
 
-    Beside the paper: it shows what excites a unit inside the network; here the explained output is
-    that unit. It does not apply to networks with other activations in the place of rectifiers, as
-    `guided_backprop` does not.
+    Differs from the paper: the paper shows what excites a unit inside the network; here that unit
+    is the explained output. Like `guided_backprop`, it does not apply to networks with other
+    activations in place of rectifiers.
     """
     return _through_rectifiers(model, batch, output, False, "deconvolution")
 
@@ -182,11 +183,11 @@ def guided_gradcam(
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
-    """Guided backprop where Grad-CAM finds the class.
+    """Guided backprop weighted by Grad-CAM.
 
     Formula: GBP * GradCAM, the second enlarged to the input, channel by channel.
 
-    Beside the paper: nothing. Captum enlarges the map by repeating its values.
+    Differs from the paper: nothing. Captum enlarges the map by repeating its values.
     """
     coarse = gradcam(model, batch, layer=layer, relu=relu, output=output)
     return coarse[:, None] * guided_backprop(model, batch, output=output)
@@ -209,16 +210,17 @@ def _excited(options: Options) -> Passes:
 def excitation_backprop(
     model: Model, batch: Batch, *, layer: LayerChoice = None, contrastive: bool = False
 ) -> Tensor:
-    """How likely a walk from the class down through what excites it is to end at each input.
+    """The probability that a random walk from the class along excitations ends at each input.
 
     Formula: P_i = sum_j x_i+ w_ij+ / (sum_k x_k+ w_kj+) P_j, from P = 1 at the class; `contrastive`
-    subtracts the same with the last layer's weights negated: what excites all other classes. The
-    walk from class 0 of a network with one logit has them negated too: its score is the negative.
+    subtracts the same walk with the last layer's weights negated: what excites all other classes.
+    For class 0 of a network with one logit the weights are negated too, because its score is the
+    negative logit.
 
-    Beside the paper: the walk ends at the input unless `layer` names an earlier end, as in the
-    paper; negative inputs excite nothing, and a walk without anywhere to go is lost. Batch-norms
-    are merged into the layer before them, sums share by what is positive in them, gates get
-    nothing; layer norms have no rule, so it does not apply to transformers.
+    Differs from the paper: the walk ends at the input unless `layer` names an earlier end, as in
+    the paper; negative inputs excite nothing, and a walk without a next step is lost. Batch norms
+    are merged into the layer before them, sums distribute among their positive terms, gates get
+    nothing; layer norms have no rule, so the method does not apply to transformers.
     """
     refuse_half(model, "Excitation backprop")
     x = points(model, batch)
@@ -234,38 +236,38 @@ def excitation_backprop(
             logits = logits_under(mode, model, batch.inputs[samples], at)
         end = at if module is None else _spatial(seen)
         top = torch.zeros_like(logits).scatter(1, batch.targets[samples][:, None], 1)
-        found = _walked(logits, end, top)
+        walk = _walked(logits, end, top)
         if contrastive:
-            found = found - _walked(logits, end, -top)
-        parts.append(found[:asked])
+            walk = walk - _walked(logits, end, -top)
+        parts.append(walk[:asked])
     walks = torch.cat(parts)
     return walks if module is None else enlarge(walks.sum(1), batch.map_shape)
 
 
 def _walked(logits: Tensor, end: Tensor, top: Tensor) -> Tensor:
-    (found,) = torch.autograd.grad(logits, end, top, retain_graph=True, allow_unused=True)
-    if found is None:
+    (walk,) = torch.autograd.grad(logits, end, top, retain_graph=True, allow_unused=True)
+    if walk is None:
         raise NotApplicable(
-            "The layer's output is merged with the batch-norm behind it, or leads nowhere: "
-            "name the layer that follows."
+            "The layer's output is merged with the batch norm after it, or is not used. Choose "
+            "the next layer with `layer`."
         )
-    if bool((found < 0).any()):
+    if bool((walk < 0).any()):
         raise NotApplicable(
-            "The walk from a negated logit meets no layer with weights on its way, so nothing "
-            "tells what excites the negative: leave `contrastive` out, or name an earlier `layer`."
+            "The walk from a negated logit meets no layer with weights, so excitation of the "
+            "negative is not defined. Leave `contrastive` out, or choose an earlier `layer`."
         )
-    return found
+    return walk
 
 
 def _spatial(seen: list[Returned]) -> Tensor:
-    """What the layer gave last."""
+    """The layer's last output."""
     if not seen:
-        raise NotApplicable("The network does not use the layer named.")
+        raise NotApplicable("The network does not use this layer. Choose another with `layer`.")
     output = seen[-1]
     seen.clear()
     if not isinstance(output, Tensor) or output.ndim != 4:
         raise InputError(
-            f"Expected the layer to give [batch, channels, height, width], got "
+            f"Expected the layer to return [batch, channels, height, width], got "
             f"{tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__}."
         )
     return output

@@ -1,4 +1,4 @@
-"""Class activation maps without gradients: by a head's weights, or by what each channel earns."""
+"""Class activation maps without gradients: by the head's weights, or by each channel's score."""
 
 import contextlib
 from collections.abc import Iterator
@@ -29,13 +29,14 @@ from assay.types import Batch, Model
 def cam(model: Model, batch: Batch, *, layer: LayerChoice = None, relu: bool = False) -> Tensor:
     """The activations weighted by the linear head's weights of the class.
 
-    Formula: sum_k W_ck A_k, where the logits are W mean(A) + b; the map's mean is the logit less
-    its bias. For networks whose answer is the mean over places itself, channel c of A.
+    Formula: sum_k W_ck A_k, where the logits are W mean(A) + b; the map's mean is the logit minus
+    its bias. For networks whose output is the mean over positions itself, channel c of A.
 
-    It applies only to networks that end in a mean over places and one linear layer; that is tried
-    on every sample. There `gradcam` without its relu is this map over the number of places.
+    It applies only to networks that end in a mean over positions and one linear layer, which is
+    checked on every sample. For these, `gradcam` without its relu is this map divided by the number
+    of positions.
 
-    Beside the paper: nothing.
+    Differs from the paper: nothing.
     """
     maps = []
     with _heads(model, find_layer(model, layer)) as heads:
@@ -49,18 +50,18 @@ def cam(model: Model, batch: Batch, *, layer: LayerChoice = None, relu: bool = F
 
 @contextlib.contextmanager
 def _heads(model: Model, layer: nn.Module) -> Iterator[list[nn.Module]]:
-    """The layers that make numbers of numbers, without places, after `layer` has run."""
-    found: list[nn.Module] = []
+    """The layers after `layer` whose outputs have no positions."""
+    heads: list[nn.Module] = []
 
     def note(module: nn.Module, _: object, output: object) -> None:
         if isinstance(output, Tensor) and output.numel() == output.shape[0] * output.shape[1]:
-            found.append(module)
+            heads.append(module)
 
     linear = [m for m in model.net.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     handles = [m.register_forward_hook(note) for m in linear]
-    handles.append(layer.register_forward_hook(lambda _, __, ___: found.clear()))
+    handles.append(layer.register_forward_hook(lambda _, __, ___: heads.clear()))
     try:
-        yield found
+        yield heads
     finally:
         for handle in handles:
             handle.remove()
@@ -69,10 +70,10 @@ def _heads(model: Model, layer: nn.Module) -> Iterator[list[nn.Module]]:
 def _head(
     model: Model, activation: Tensor, logits: Tensor, heads: list[nn.Module]
 ) -> Tensor:  # [classes, K]
-    """The weights by which the mean over places becomes the logits.
+    """The weights that turn the mean over positions into the logits.
 
     Raises:
-        NotApplicable: The logits are no such sum.
+        NotApplicable: The logits are not such a sum.
     """
     pooled, channels = activation.mean((2, 3)), activation.shape[1]
     weight, bias = torch.eye(channels).to(pooled), None
@@ -81,9 +82,8 @@ def _head(
         weight, bias = last.weight.detach().flatten(1), last.bias
         if weight.shape[1] != channels:
             raise NotApplicable(
-                f"CAM needs a linear head on the mean over places; the head of model "
-                f"`{model.name}` reads {weight.shape[1]} numbers, the layer has {channels} "
-                f"channels."
+                f"CAM needs a linear head on the mean over positions; the head of model "
+                f"`{model.name}` has {weight.shape[1]} inputs, the layer has {channels} channels."
             )
     answer = functional.linear(pooled, weight, bias)
     if model.binary:
@@ -91,9 +91,9 @@ def _head(
     near = 1e-4 * logits.abs().max().clamp(min=1)
     if answer.shape != logits.shape or bool((answer - logits).abs().max() > near):
         raise NotApplicable(
-            f"CAM needs a mean over places and one linear layer at the end; the answer of model "
-            f"`{model.name}` is not that of the layer it reads. Name the last with `layer=`, or "
-            f"use `gradcam`."
+            f"CAM needs a mean over positions and one linear layer at the end; the logits of model "
+            f"`{model.name}` are not such a function of the layer. Choose the last spatial layer "
+            f"with `layer=`, or use `gradcam`."
         )
     return weight
 
@@ -117,16 +117,16 @@ def scorecam(
     relu: bool = True,
     output: Output = "logit",
 ) -> Tensor:
-    """Activations weighted by how far each, as a mask on the input, raises the answer.
+    """Activations weighted by how much each, as a mask on the input, raises the output.
 
     Formula: relu(sum_k w_k A_k), w = softmax over channels of f(M_k x + (1 - M_k) fill), M_k the
-    channel enlarged to the input and stretched to [0, 1]; a channel without contrast keeps nothing.
+    channel enlarged to the input and scaled to [0, 1]; a channel without contrast keeps nothing.
 
     It costs one pass per channel of the layer, and one for the activations.
 
-    Beside the paper: nothing; the answer to its baseline image, which it subtracts before the
-    softmax, cancels there and is not asked for. The authors' code leaves the softmax out and adds
-    probabilities; torchcam stretches before it enlarges.
+    Differs from the paper: nothing; the output for the baseline image, which the paper subtracts
+    before the softmax, cancels there and is not computed. The authors' code leaves out the softmax
+    and adds probabilities; torchcam scales before it enlarges.
     """
     parts = []
     for part, _, _, asked in outputs(model, batch, layer):

@@ -1,4 +1,4 @@
-"""What a layer usually gives: mean, spread and who is ever active, over the data, once."""
+"""Statistics of a layer over the data: mean, standard deviation and share of active units."""
 
 import hashlib
 from collections import OrderedDict
@@ -12,14 +12,14 @@ from assay.errors import NotApplicable, warn
 from assay.methods.cam import find_layer, outputs
 from assay.types import Batch, Model
 
-FEW = 100  # samples below which the estimate is called poor
-KEPT = 8  # estimates held at once
+FEW = 100  # below this number of samples a warning says that the estimate is poor
+MOST_ESTIMATES = 8  # in memory at once
 _ESTIMATES: "OrderedDict[str, Usual]" = OrderedDict()
 
 
 @dataclass(frozen=True)
 class Usual:
-    """A layer's units over the data, each `[C, h, w]`."""
+    """Statistics of a layer's units over the data, each `[C, h, w]`."""
 
     mean: Tensor
     std: Tensor  # with n - 1
@@ -31,7 +31,7 @@ def usual(
 ) -> Usual:
     """The layer's statistics over `n` fixed samples of the batch's dataset, or all it has.
 
-    They are found again by what they depend on: weights, layer, data and how they are prepared.
+    They are cached by what they depend on: weights, layer, data and preprocessing.
 
     Raises:
         InputError: The batch belongs to no dataset.
@@ -44,12 +44,12 @@ def usual(
         return _ESTIMATES[key]
     if len(chosen) < FEW:
         warn(
-            f"The mean and spread of a layer's units are estimated from only {len(chosen)} "
-            f"samples; a bottleneck wants hundreds."
+            f"The mean and standard deviation of a layer's units are estimated from only "
+            f"{len(chosen)} samples; a bottleneck needs hundreds."
         )
     found = _estimate(model, batch, engine, layer, chosen)
     _ESTIMATES[key] = found
-    while len(_ESTIMATES) > KEPT:
+    while len(_ESTIMATES) > MOST_ESTIMATES:
         _ESTIMATES.popitem(last=False)
     return found
 
@@ -57,19 +57,20 @@ def usual(
 def usual_passes(
     model: Model, batch: Batch, layer: str | nn.Module | None, n: int
 ) -> tuple[int, str]:
-    """The forward passes of such statistics, and what tells them from others."""
+    """The forward passes of these statistics, and their key."""
     chosen = _chosen(batch, n)
     return len(chosen), _key(model, batch, layer, chosen)
 
 
 def _chosen(batch: Batch, n: int) -> list[str]:
-    found = batch.reference_ids(n)
-    if len(found) < 2:
+    ids = batch.reference_ids(n)
+    if len(ids) < 2:
         raise NotApplicable(
-            "How a layer's units spread needs at least two samples, got one. Give more from "
-            "Python, `assay.explain(net, X, y, ...)`, or choose another method (`--method`)."
+            "The standard deviation of a layer's units needs at least two samples, got one. Pass "
+            "more in Python, `assay.explain(net, X, y, ...)`, or choose another method "
+            "(`--method`)."
         )
-    return found
+    return ids
 
 
 def _key(model: Model, batch: Batch, layer: str | nn.Module | None, chosen: list[str]) -> str:
@@ -89,8 +90,8 @@ def _estimate(
     active: Tensor | float = 0.0
     for start in range(0, len(chosen), model.micro_batch):
         some = batch.others(chosen[start : start + model.micro_batch])
-        for given, _, _, asked in outputs(model, some, layer):
-            units = given[:asked].double()
+        for output, _, _, asked in outputs(model, some, layer):
+            units = output[:asked].double()
             total = total + units.sum(0)
             square = square + units.square().sum(0)
             active = active + (units != 0).sum(0)

@@ -1,4 +1,4 @@
-"""Maps computed elsewhere, in a file: a method that only looks them up."""
+"""Maps computed elsewhere and stored in a file: a method that looks them up."""
 
 import functools
 import hashlib
@@ -22,7 +22,7 @@ from assay.plugins.registry import method
 from assay.types import Batch, Model
 
 ENDINGS = (".safetensors", ".npz", ".npy")
-WHOLE = "maps"  # the array that holds the maps of all samples; others are named by their sample
+WHOLE = "maps"  # the array with the maps of all samples; other arrays are named by sample
 
 
 @dataclass(frozen=True)
@@ -31,24 +31,24 @@ class Held:
 
     count: int
     row: Callable[[int], object]
-    ids: Sequence[str] | None = None  # whose they are; None: the dataset's, in its order
+    ids: Sequence[str] | None = None  # their samples; None: those of the dataset, in its order
 
 
 def _known_by_content(options: Options) -> dict[str, Any]:
-    """The options with the hash of the file, which tells one set of maps from another."""
+    """The options with the hash of the file, which identifies the maps."""
     path = Path(options["path"]).expanduser()
     if path.suffix.lower() not in ENDINGS:
         raise InputError(f"Expected maps in a file ({', '.join(ENDINGS)}), got `{path}`.")
     if not path.is_file():
-        raise PrerequisiteError(f"There is no file of maps `{path}`.")
+        raise PrerequisiteError(f"Expected maps in the file `{path}`, but there is no such file.")
     about = path.stat()
-    found = _hash(str(path), about.st_mtime_ns, about.st_size)
-    if options[MAPS_HASH] not in ("", found):
+    content = _hash(str(path), about.st_mtime_ns, about.st_size)
+    if options[MAPS_HASH] not in ("", content):
         raise InputError(
-            f"Expected the maps {options[MAPS_HASH]} in `{path}`, got {found}: the file changed. "
-            f"Leave out `{MAPS_HASH}` to take it as it is."
+            f"Expected maps with the hash {options[MAPS_HASH]} in `{path}`, got {content}: the "
+            f"file changed. Leave out `{MAPS_HASH}` to use its current content."
         )
-    return {**options, MAPS_HASH: found}
+    return {**options, MAPS_HASH: content}
 
 
 @functools.lru_cache(maxsize=64)
@@ -61,26 +61,26 @@ def _hash(path: str, changed: int, size: int) -> str:
 def maps(model: Model, batch: Batch, *, path: str, maps_hash: str = "") -> Tensor:
     """Maps computed elsewhere: by another library, in another language, by a paper's own code.
 
-    Formula: whatever made them; they are looked up by sample, and cost no network pass.
+    Formula: unknown; the maps are looked up by sample and cost no forward pass.
 
-    `path` is a `.safetensors`, `.npz` or `.npy` file. It holds an array for each sample by its id;
-    or one array `maps` [samples, ...] with `ids` (an entry of `.npz`, JSON in the metadata of
-    `.safetensors`), or without them in the order of the dataset. `maps_hash`, the hash of its
-    content, is filled in; where it is said, another content is refused.
+    `path` is a `.safetensors`, `.npz` or `.npy` file. It holds one array per sample, named by its
+    id; or one array `maps` [samples, ...] with `ids` (an entry of `.npz`, JSON in the metadata of
+    `.safetensors`), or without `ids` in the order of the dataset. `maps_hash`, the hash of its
+    content, is filled in; if it is set, other content is refused.
 
-    Beside the paper: nothing is known of how they were made. A protocol that explains changed
-    inputs does not apply.
+    Differs from the paper: how the maps were made is unknown. Protocols that explain changed inputs
+    do not apply.
     """
     held = _open(str(Path(path).expanduser()), maps_hash)
     rows = rows_of(batch, held.count, path, held.ids)
-    found = [_numbers(held.row(row), path, i) for row, i in zip(rows, batch.ids, strict=True)]
-    for one, sample in zip(found, batch.ids, strict=True):
-        if one.shape != found[0].shape:
+    parts = [_numbers(held.row(row), path, i) for row, i in zip(rows, batch.ids, strict=True)]
+    for one, sample in zip(parts, batch.ids, strict=True):
+        if one.shape != parts[0].shape:
             raise InputError(
-                f"Expected all maps in `{path}` to have one shape, got {tuple(found[0].shape)} for "
+                f"Expected all maps in `{path}` to have one shape, got {tuple(parts[0].shape)} for "
                 f"`{batch.ids[0]}` and {tuple(one.shape)} for `{sample}`."
             )
-    return torch.stack(found).to(batch.inputs.device, batch.dtype)
+    return torch.stack(parts).to(batch.inputs.device, batch.dtype)
 
 
 @functools.lru_cache(maxsize=8)
@@ -88,13 +88,13 @@ def _open(path: str, maps_hash: str) -> Held:
     """The maps of a file.
 
     Raises:
-        InputError: It is not whole, or holds something else.
+        InputError: It is damaged, or does not hold maps.
     """
     read = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors}[Path(path).suffix.lower()]
     try:
         held = read(path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, SafetensorError) as error:
-        raise InputError(f"Expected a whole file of maps in `{path}`: {error}") from error
+        raise InputError(f"Expected a complete file of maps in `{path}`: {error}") from error
     twice = [i for i, times in Counter(held.ids or ()).items() if times > 1]
     if twice:
         raise InputError(f"Expected each id once in `{path}`, got `{min(twice)}` twice.")
@@ -121,8 +121,8 @@ def _safetensors(path: str) -> Held:
     if WHOLE not in names:
         return Held(len(names), lambda row: file.get_tensor(names[row]), names)
     whole, about = file.get_slice(WHOLE), file.metadata() or {}
-    said = about.get("ids", about.get("samples"))  # runs of this package write `samples`
-    ids = None if said is None else [str(i) for i in json.loads(said)]
+    written = about.get("ids", about.get("samples"))  # runs of this package write `samples`
+    ids = None if written is None else [str(i) for i in json.loads(written)]
     return Held(whole.get_shape()[0], lambda row: whole[row : row + 1][0], ids)
 
 

@@ -1,8 +1,8 @@
-"""Methods that fit a simple model of the units to what the network answers without some of them.
+"""Methods that fit a simple model of the units to the network's outputs without some of them.
 
-All answers are asked of the engine, which remembers them: another kernel, penalty or output costs
-no pass. Each sample is fitted on its own, in double precision on the CPU, so that its map does not
-depend on its neighbours, their number of units or the device.
+The engine computes and caches all responses, so another kernel, penalty or output costs no pass.
+Each sample is fitted by itself, in double precision on the CPU, so that its map does not depend on
+the rest of the batch, their number of units or the device.
 """
 
 import functools
@@ -26,16 +26,16 @@ from assay.types import Batch, Model
 from assay.units.absent import Absent, listed
 from assay.units.features import Features, UnitsChoice, make_units
 
-CELLS = 7  # a side, where nobody names units: about as many as LIME's segments
+CELLS = 7  # per side by default, about as many as LIME's segments
 
 
 def _units(batch: Batch, units: UnitsChoice) -> UnitsChoice:
-    """The units named, by default cells on images and entries elsewhere."""
+    """The chosen units, by default cells on images and entries elsewhere."""
     return units or {"grid": {"side": min(CELLS, *batch.map_shape)}}
 
 
 def _intervenes(batch: Batch, options: Options) -> tuple[str, ...]:
-    """Random sets of units: so does a protocol of random sets ask."""
+    """The intervention by random sets of units; protocols with the same sets are circular."""
     units = _units(batch, options["units"])
     return intervention(batch, units, options["fill"], options["output"], "sets")
 
@@ -62,21 +62,21 @@ def lime(
     output: Output = "probability",
     spread: Spread = "full",
 ) -> Tensor:
-    """The weights of a linear model of which units are there, fitted near the whole input.
+    """The weights of a linear model on the presence of units, fitted near the whole input.
 
-    Formula: the b with the least sum_i w_i (f(z_i) - a - b z_i)^2 + `ridge` |b|^2, over the input
-    itself and `samples` - 1 copies z_i with each unit there or not by the toss of a coin; w_i =
-    exp(-d_i^2 / (2 `width`^2)), d_i the distance between z_i and the whole.
+    Formula: the b that minimises sum_i w_i (f(z_i) - a - b z_i)^2 + `ridge` |b|^2, over the input
+    itself and `samples` - 1 copies z_i with each unit present or absent with probability 1/2; w_i =
+    exp(-d_i^2 / (2 `width`^2)), d_i the distance between z_i and the whole input.
 
-    Units are the ones named, by default 7 x 7 cells on images and entries or tokens elsewhere. The
-    distance is cosine, 1 - sqrt(share of the units that are there), or Euclidean as a share of its
-    largest, sqrt(share that is gone).
+    Units are the chosen ones, by default 7 x 7 cells on images and entries or tokens elsewhere. The
+    distance is cosine, 1 - sqrt(share of units present), or Euclidean relative to its largest
+    value, sqrt(share of units absent).
 
-    Beside the paper: it chooses a few units first (K-Lasso); its authors' package fits all segments
-    of an image by ridge regression, as here, with `units: quickshift` and the segment's mean in its
-    place. M4 does the same without a penalty (`ridge: 0`) and replaces words by the unknown token.
-    `width` is the package's 0.25 for images, 25 of a hundred for texts; for tables it is
-    `distance: euclidean` with 0.75.
+    Differs from the paper: the paper first selects a few units (K-Lasso); its authors' package fits
+    all segments of an image by ridge regression, as here, with `units: quickshift` and the
+    segment's mean as fill. M4 does the same without a penalty (`ridge: 0`) and replaces words by
+    the unknown token. `width` is the package's 0.25 for images and 25 of 100 for texts; for tables
+    the package has `distance: euclidean` with 0.75.
     """
     features = make_units(batch, _units(batch, units))
     sets = _coin_tosses(batch, features, samples)
@@ -91,9 +91,9 @@ def lime(
 
 
 def _coin_tosses(batch: Batch, features: Features, samples: int) -> Absent:
-    """The whole input, then every unit gone or not with equal chance.
+    """The whole input, then sets with each unit absent with probability 1/2.
 
-    Fewer samples are the first of more, so they share their answers.
+    The sets of fewer samples are the first of more, so they share responses.
     """
 
     def sets_of(b: int) -> Tensor:
@@ -108,7 +108,7 @@ def _coin_tosses(batch: Batch, features: Features, samples: int) -> Absent:
 
 
 def _designs(features: Features, sets: Absent) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Of each sample with units: its number, its units `[M]`, and which are there `[K, M]`."""
+    """For each sample with units: its index, its units `[M]`, and which are present `[K, M]`."""
     rows = torch.arange(len(sets.rows), device=features.valid.device)
     for b, valid in enumerate(features.valid.cpu()):
         able = valid.nonzero().flatten()
@@ -125,7 +125,7 @@ def _linear_fit(there: Tensor, answers: Tensor, weight: Tensor, ridge: float) ->
 
 
 def _least_squares(design: Tensor, target: Tensor, ridge: float = 0.0) -> Tensor:  # [M]
-    """The b with the least |design b - target|^2 + `ridge` |b|^2; of several, the shortest."""
+    """The b that minimises |design b - target|^2 + `ridge` |b|^2; of several, the shortest."""
     tall = design.shape[0] >= design.shape[1]
     gram = design.T @ design if tall else design @ design.T
     right = design.T @ target if tall else target
@@ -138,7 +138,7 @@ def _least_squares(design: Tensor, target: Tensor, ridge: float = 0.0) -> Tensor
 
 
 def _sets_asked(options: Options) -> Passes:
-    """The clean answer is at hand."""
+    """The number of sets; the clean response is already known."""
     name, chosen = pick(options["units"] or {"grid": {"side": CELLS}})
     if name != "grid":
         return Passes(forward=None, by="units")
@@ -167,17 +167,18 @@ def kernel_shap(
 ) -> Tensor:
     """Shapley values of the units by weighted least squares: shares of f(x) - f(nothing).
 
-    Formula: the b with the least sum_S w_S (f(S) - f(nothing) - sum_{i in S} b_i)^2 whose sum is
+    Formula: the b that minimises sum_S w_S (f(S) - f(nothing) - sum_{i in S} b_i)^2 with the sum
     f(x) - f(nothing); w_S = (M - 1) / (C(M, |S|) |S| (M - |S|)) for |S| of the M units.
 
-    `samples` counts the sets, the whole input and nothing among them. Where all 2^M fit they are
-    all asked and the values are exact. Otherwise the smallest and largest sets are, size by size,
-    as long as their share of the weight pays for them; the rest is drawn by weight, every set with
-    its complement. Units are those of `lime`. With `spread: share` a map sums to what there is.
+    `samples` is the number of sets, including the whole input and nothing. If all 2^M sets fit they
+    are all used and the values are exact. Otherwise the smallest and largest sets are used
+    completely, size by size, as long as their share of the weight justifies their number; the rest
+    is drawn by weight, every set with its complement. Units are those of `lime`. With `spread:
+    share` a map sums to f(x) - f(nothing).
 
-    Beside the paper: sets in pairs are Covert and Lee's; complete sizes are those of the authors'
-    package, which draws 2048 + 2 M sets and selects units by Lasso when it draws few. What is
-    absent takes one `fill`, not the mean over a background of samples.
+    Differs from the paper: paired sets follow Covert and Lee; complete sizes follow the authors'
+    package, which draws 2048 + 2 M sets and selects units by Lasso when it draws few. Absent units
+    take one `fill`, not the mean over a background of samples.
     """
     features = make_units(batch, _units(batch, units))
     games = _games(features, samples)
@@ -195,16 +196,18 @@ def kernel_shap(
 
 
 def _shares(there: Tensor, gains: Tensor, weight: Tensor, total: Tensor) -> Tensor:  # [M]
-    """The best fit whose sum is the total: equal shares, and what adds up to zero beside them."""
+    """The best fit with a fixed sum: equal shares plus deviations that add up to zero."""
     units, root = there.shape[1], weight.sqrt()
-    apart = there - there.mean(1, keepdim=True)  # only differences between units are left to fit
+    apart = there - there.mean(
+        1, keepdim=True
+    )  # only differences between units remain to be fitted
     beyond = _least_squares(apart * root[:, None], (gains - total * there.mean(1)) * root)
     return total / units + beyond - beyond.mean()
 
 
 @dataclass(frozen=True)
 class _Game:
-    """Which sets of so many units are asked; sizes s and M - s weigh the same and go together."""
+    """The sets that are used for a number of units; sizes s and M - s have equal weight."""
 
     units: int
     samples: int
@@ -223,7 +226,7 @@ class _Game:
 
     @functools.cached_property
     def plan(self) -> tuple[int, int]:
-        """Up to which s all sets are asked, and how many pairs are drawn of the other sizes."""
+        """The largest s of which all sets are used, and how many pairs of other sizes are drawn."""
         left = (self.samples - 2) // 2 * 2
         for s, mass in enumerate(self.mass, 1):
             if left * mass < self._number(s) * math.fsum(self.mass[s - 1 :]) * (1 - 1e-9):
@@ -233,24 +236,24 @@ class _Game:
 
     @property
     def sets(self) -> int:
-        """How many sets there are, without the whole and nothing."""
+        """The number of sets, without the whole input and nothing."""
         complete, pairs = self.plan
         return sum(self._number(s) for s in range(1, complete + 1)) + 2 * pairs
 
     @property
     def weights(self) -> Tensor:  # [sets]
-        """The weight of each set: drawn ones share that of all sizes they are drawn from."""
+        """The weight of each set; drawn sets share the weight of the sizes they are drawn from."""
         complete, pairs = self.plan
         each = [self.mass[s - 1] / self._number(s) for s in range(1, complete + 1)]
         numbers = [self._number(s) for s in range(1, complete + 1)]
         if pairs:
             each.append(math.fsum(self.mass[complete:]) / (2 * pairs))
             numbers.append(2 * pairs)
-        times = torch.tensor(numbers, dtype=torch.long)  # none where there is one unit
+        times = torch.tensor(numbers, dtype=torch.long)  # empty for a single unit
         return torch.tensor(each, dtype=torch.float64).repeat_interleave(times)
 
     def draw(self, generator: torch.Generator) -> Tensor:  # [sets, M]
-        """The sets: which units are there."""
+        """The sets, as masks of the units present."""
         complete, pairs = self.plan
         parts = [torch.zeros(0, self.units, dtype=torch.bool)]
         for s in range(1, complete + 1):
@@ -268,13 +271,13 @@ class _Game:
 
 
 def _games(features: Features, samples: int) -> list[_Game]:
-    """Each sample's game; those with as many units play the same."""
+    """Each sample's game; samples with equally many units share one."""
     same = functools.cache(_Game)
     return [same(int(units), samples) for units in features.valid.sum(1).tolist()]
 
 
 def _coalitions(batch: Batch, features: Features, games: list[_Game]) -> Absent:
-    """Nothing gone, everything gone, then each sample's own sets."""
+    """Nothing absent, everything absent, then each sample's own sets."""
     most = max(game.sets for game in games)
 
     def sets_of(b: int) -> Tensor:
