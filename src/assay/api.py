@@ -26,11 +26,10 @@ from assay.plugins import registry
 from assay.plugins.needs import say_missing
 from assay.results import Results
 from assay.run.budget import fit
-from assay.run.manifest import hardly_above_chance
 from assay.run.shard import make_engine
 from assay.run.suite_run import dry_run as run_dry
 from assay.run.suite_run import prepare, run
-from assay.store import NOWHERE
+from assay.store import NOWHERE, Manifest
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import Choice, Spec, choose_one, make_suite
 from assay.types import Case, Dataset, Model, Scores
@@ -114,19 +113,17 @@ def benchmark(
     return results
 
 
-def _say_clean(manifest: dict[str, Any], aloud: bool) -> None:
-    """How often each network is right; hardly above chance it is a warning."""
-    for row in manifest["clean"]:
-        if not hardly_above_chance(row):
-            if aloud:
-                right = f"{row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}"
-                print(f"{row['model']} is right on {right}.", file=sys.stderr)
-            continue
-        warn(
-            f"`{row['model']}` is right on only {row['accuracy']:.1%} of {row['n']} samples of "
-            f"`{row['dataset']}`, hardly above chance: labels or normalisation probably do not "
-            f"fit the model."
-        )
+def _say_clean(manifest: Manifest, aloud: bool) -> None:
+    """Say how often each network is right; hardly above chance, warn."""
+    for row in manifest.clean:
+        samples = f"{row.accuracy:.1%} of {row.n} samples of"
+        if row.hardly_above_chance:
+            warn(
+                f"`{row.model}` is right on only {samples} `{row.dataset}`, hardly above chance: "
+                f"labels or normalisation probably do not fit the model."
+            )
+        elif aloud:
+            print(f"{row.model} is right on {samples} {row.dataset}.", file=sys.stderr)
 
 
 @torch.inference_mode(False)

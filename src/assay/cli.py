@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,13 +13,16 @@ from assay.commands.printing import (
     forecast_table,
     print_accuracy,
     print_answer,
-    print_checks,
     print_failures,
     print_not_applicable,
     print_notes,
+    print_promises,
 )
 from assay.errors import InputError, NotApplicable, PrerequisiteError, unknown
 from assay.suite.from_options import METHODS, PROTOCOLS, own_suite
+
+if TYPE_CHECKING:
+    from assay.store import Manifest
 
 app = typer.Typer(
     help="Which feature-attribution method can you trust, for this model and this data?",
@@ -213,7 +216,7 @@ def _run(
         console.print(forecast_table(found))
         return
 
-    def clean(manifest: dict[str, Any]) -> None:
+    def clean(manifest: "Manifest") -> None:
         print_notes(console, manifest)
         print_accuracy(console, manifest)
 
@@ -226,7 +229,7 @@ def _run(
         Console(stderr=True).print("Stopped. The same command goes on where it stopped.")
         raise SystemExit(INTERRUPTED) from None
     print_answer(console, results)
-    print_checks(console, results)
+    print_promises(console, results)
     print_not_applicable(console, results)
     page = results.report()
     console.print(f"The page: {page}", markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ from assay.plan.scoring import dealt, empty_maps, score_case, standing
 from assay.plugins import registry
 from assay.plugins.needs import say_missing
 from assay.run.previews import summarise
-from assay.store import Store
+from assay.store import ShardSummary, Store
 from assay.suite.spec import Choice
 from assay.types import Batch, Case, Model
 
@@ -79,15 +79,16 @@ class ShardRun:
             self.engine = make_engine(self.plan, self.shard, counter, shelf)
             yield
             summary = summarise(self.plan, self.shard, self.engine, self.store)
-        cost = {
-            "forwards": counter.rows,
-            "calls": counter.calls,
-            "explaining": self._passes,
-            "seconds": time.monotonic() - started,
-        }
-        before = Store.read_json(self._path) or {}
-        whole = {name: before.get(name, 0) + spent for name, spent in cost.items()}
-        self.store.write_json(self._path, {**summary, **whole})
+        summary = replace(
+            summary,
+            forwards=counter.rows,
+            calls=counter.calls,
+            explaining=self._passes,
+            seconds=time.monotonic() - started,
+        )
+        stored = Store.read_json(self._path)
+        earlier = None if stored is None else ShardSummary.from_json(stored)
+        self.store.write_json(self._path, summary.after(earlier).to_json())
 
     @property
     def _path(self) -> Path:

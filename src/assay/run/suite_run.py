@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from assay.data.classes import check_labels, check_target
 from assay.errors import InputError, PrerequisiteError
@@ -26,7 +25,7 @@ from assay.run.executors import (
 )
 from assay.run.manifest import write_manifest
 from assay.run.shard import ShardRun, look
-from assay.store import NOWHERE, Store
+from assay.store import NOWHERE, Manifest, ModelEntry, Store, read_manifest
 from assay.suite.spec import Choice, Spec
 from assay.training.supervised import know, packed
 from assay.types.model import usable_device
@@ -45,8 +44,8 @@ def run(
     keep_maps: bool = True,
     one_thread: bool = True,
     progress: bool = True,
-    clean: Callable[[dict[str, Any]], None] = lambda manifest: None,
-    keep: Any = None,
+    clean: Callable[[Manifest], None] = lambda manifest: None,
+    keep: object = None,
 ) -> Results:
     """Do what is missing of a suite in a folder and read back the results.
 
@@ -60,7 +59,7 @@ def run(
         one_thread: Whether to compute with one thread, so that tables are equal bit for bit
             whatever the number of workers.
         progress: Whether to show a bar.
-        clean: Told the manifest as soon as it says how often each model is right.
+        clean: Called with the manifest once each model's accuracy is known.
         keep: Held as long as the results are.
     """
     store = Store(out)
@@ -150,12 +149,12 @@ def prepare(
     _check_settings(device, micro_batch)
     _know_trained(store)
     plan = resolve(spec, device)
-    earlier = store.read_json(store.path("manifest.json")) or {}
+    earlier = read_manifest(store) or Manifest()
     _check_unchanged(plan, earlier, store)
     sizes = {}
     for name, model in plan.models.items():
         model.prepared = None  # its weights may have changed since another run
-        known = earlier.get("models", {}).get(name, {}).get("micro_batch")
+        known = earlier.models.get(name, ModelEntry()).micro_batch
         shard = next(s for s in plan.shards if s.model == name)
         sizes[name] = (
             micro_batch or known or choose_micro_batch(plan.batch(shard, shard.samples[:1]).inputs)
@@ -182,26 +181,23 @@ def _check_settings(device: str | None, micro_batch: int | None) -> None:
     usable_device(device)
 
 
-def _check_unchanged(plan: Plan, earlier: dict[str, Any], store: Store) -> None:
-    """A name is not a model: the same name with other content stops the run."""
-    now = {
-        "models": {n: m.weights_hash for n, m in plan.models.items()},
-        "datasets": {n: d.fingerprint for n, d in plan.datasets.items()},
-    }
-    words = {
-        "models": ("weights_hash", "weights of model"),
-        "datasets": ("fingerprint", "data of dataset"),
-    }
-    for kind, (field, what) in words.items():
-        for name, content in now[kind].items():
-            before = earlier.get(kind, {}).get(name, {}).get(field, content)
-            if before != content:
-                raise InputError(
-                    f"The {what} `{name}` changed since the run in `{store.folder}` began "
-                    f"(expected {before}, got {content}). "
-                    f"Use another folder, or another name (`label:` in a suite, `name=` in "
-                    f"`assay.model`)."
-                )
+def _check_unchanged(plan: Plan, earlier: Manifest, store: Store) -> None:
+    """Refuse a run whose model or dataset has an earlier one's name and other content."""
+    weights = {name: entry.weights_hash for name, entry in earlier.models.items()}
+    data = {name: entry.fingerprint for name, entry in earlier.datasets.items()}
+    for name, model in plan.models.items():
+        _check_same("weights of model", name, weights.get(name), model.weights_hash, store)
+    for name, dataset in plan.datasets.items():
+        _check_same("data of dataset", name, data.get(name), dataset.fingerprint, store)
+
+
+def _check_same(what: str, name: str, before: str | None, now: str, store: Store) -> None:
+    if before and before != now:
+        raise InputError(
+            f"The {what} `{name}` changed since the run in `{store.folder}` began "
+            f"(expected {before}, got {now}). "
+            f"Use another folder, or another name (`label:` in a suite, `name=` in `assay.model`)."
+        )
 
 
 def _check_classes(plan: Plan, shards: list[Shard]) -> None:
