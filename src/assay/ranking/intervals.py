@@ -69,10 +69,10 @@ def mean_interval(
     """Give the mean over samples with its equal-tailed bootstrap-t interval.
 
     Groups are resampled whole and the standard error is the cluster-robust one of the mean over
-    samples. Equal tails, not symmetric ones: for skewed scores they put the longer arm on the
-    side of the long tail, and with 10 samples only they keep their level. Where many resamples
-    have no variance (few distinct values, fewer than about 4 groups) a tail is unknown, and it is
-    at least as long as Student's.
+    samples. Tails are equal, not symmetric: for skewed scores the longer arm is on the side of the
+    long tail. With 10 samples only equal tails keep their level. Where many resamples have no
+    variance (few distinct values, fewer than about 4 groups), a tail is unknown. It is then at
+    least as long as Student's.
 
     Args:
         values: Scores, one per sample.
@@ -120,7 +120,7 @@ def paired_differences(
     deliberately conservative: coverage is 97 to 100 % at 10 groups and 15 methods, 95 % at 200
     groups. Sign-flip weights and Bonferroni's t are nearer to nominal when the methods' scores
     have similar distributions. They fall to 80-90 % when a skewed score is compared with a nearly
-    constant one, as for a method and a control, and 10 samples cannot show which case holds. The
+    constant one, as for a method and a control. 10 samples cannot show which case holds. The
     critical value is never below Student's quantile.
 
     Args:

@@ -79,7 +79,7 @@ class Leaderboard:
         return table.written(table.to_csv(self.by_protocol), path)
 
     def to_latex(self, path: str | Path | None = None) -> str:
-        """Give the rows as a booktabs table, best in bold; also write it to `path` if given."""
+        """Give the rows as a booktabs table, best in bold; also write it to `path`, if any."""
         return table.written(table.to_latex(self.by_protocol), path)
 
 

@@ -108,7 +108,7 @@ def _environment() -> jinja2.Environment:
 def _overview(sections: Sequence[Section]) -> Markup:
     """The answer over all settings; environments count only where there is nothing else.
 
-    An environment shows whether the protocols are right; nobody asks to explain its network.
+    An environment shows whether the protocols are right; its network is not what users ask about.
     """
     asked = [s for s in sections if not s.board.environment]
     if asked:

@@ -127,7 +127,7 @@ def overview(
         by: How the sentence begins.
     """
     plural = "" if environments == 1 else "s"
-    aside = f", not counting the environment{plural}" if environments else ""
+    uncounted = f", not counting the environment{plural}" if environments else ""
     wins: dict[str, list[str]] = {}
     for where, first in firsts:
         for method in first:
@@ -140,10 +140,10 @@ def overview(
         where_to = {1: f"on {firsts[0][0]}", 2: "in both settings"}
         return Markup("{}{} {} first {}{}.").format(
             by, names(best), "comes" if len(best) == 1 else "come",
-            where_to.get(most, f"in all {most} settings"), aside,
+            where_to.get(most, f"in all {most} settings"), uncounted,
         )  # fmt: skip
     depends = Markup("{} answer depends on the setting{}: ").format(
-        f"{by}the" if by else "The", aside
+        f"{by}the" if by else "The", uncounted
     )
     if most == 1 and len(firsts) > 3:
         return depends + f"no method comes first in more than one of {len(firsts)}."

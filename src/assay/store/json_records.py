@@ -1,6 +1,5 @@
 """Dataclasses whose fields are the keys of a stored JSON object."""
 
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Self, Union
 
@@ -14,7 +13,7 @@ class JsonRecord:
     optional: ClassVar[frozenset[str]] = frozenset()  # fields that are not written where empty
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+    def from_json(cls, stored: StoredObject) -> Self:
         """Read a stored object.
 
         Other versions wrote fewer or more keys: a missing key, or a null, is the field's default,

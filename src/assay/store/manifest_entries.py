@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from assay.store.files import Store
 from assay.store.json_records import Json, JsonRecord, StoredObject
@@ -214,16 +214,15 @@ class Manifest(JsonRecord):
     shards: Sequence[ShardEntry] = ()
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+    def from_json(cls, stored: StoredObject) -> Self:
         """Read a stored manifest."""
-        whole: StoredObject = dict(stored)
-        whole |= {
-            "models": _read_each(ModelEntry, whole.get("models")),
-            "datasets": _read_each(DatasetEntry, whole.get("datasets")),
-            "clean": [CleanAccuracy.from_json(one) for one in whole.get("clean") or ()],
-            "methods": _read_each(MethodEntry, whole.get("methods")),
-            "protocols": _read_each(ProtocolEntry, whole.get("protocols")),
-            "shards": [ShardEntry.from_json(one) for one in whole.get("shards") or ()],
+        whole = stored | {
+            "models": _read_each(ModelEntry, stored.get("models")),
+            "datasets": _read_each(DatasetEntry, stored.get("datasets")),
+            "clean": [CleanAccuracy.from_json(one) for one in stored.get("clean") or ()],
+            "methods": _read_each(MethodEntry, stored.get("methods")),
+            "protocols": _read_each(ProtocolEntry, stored.get("protocols")),
+            "shards": [ShardEntry.from_json(one) for one in stored.get("shards") or ()],
         }
         return super().from_json(whole)
 

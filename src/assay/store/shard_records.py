@@ -1,8 +1,8 @@
-"""What a shard leaves beside its tables: a summary, previews of samples, a record per cell."""
+"""What a shard stores besides its tables: a summary, previews of samples, a record per cell."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from assay.store.json_records import JsonRecord, StoredObject
 
@@ -93,7 +93,7 @@ class ShardSummary(JsonRecord):
     seconds: float = 0.0
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+    def from_json(cls, stored: StoredObject) -> Self:
         """Read a stored summary."""
         previews = [Preview.from_json(one) for one in stored.get("previews") or ()]
         return super().from_json({**stored, "previews": previews})
