@@ -243,16 +243,17 @@ def test_trust_tells_how_far_protocols_agree_with_the_truth(call, true_run):
         assert -1 <= row["low"] <= row["correlation"] <= row["high"] <= 1
     code, output, _ = call("trust", str(true_run))
     assert code == 0
-    assert "order of 3 methods against that by truth_f1" in " ".join(output.split())
+    assert "order of 3 methods compared with that by truth_f1" in " ".join(output.split())
     for row in rows:
         assert f"{row['correlation']:.2f}" in output
-    assert "So few methods (3) tell little, however narrow an interval" in " ".join(output.split())
+    few = "So few methods (3) say little, even where an interval is narrow"
+    assert few in " ".join(output.split())
 
 
 def test_a_run_without_an_order_is_named_with_the_reason(call, true_run, tmp_path):
     two = {**TRUE, "methods": ["saliency", "gradcam", "random"]}
     run(make_suite(two), tmp_path / "two", progress=False)
-    reason = "Expected at least 3 methods beside the controls that the truth and another protocol"
+    reason = "Expected at least 3 methods besides the controls that both the truth and another"
     code, output, errors = call("trust", str(true_run), str(tmp_path / "two"))
     assert code == 0
     assert f"Left out `{tmp_path / 'two'}`. {reason}" in " ".join(errors.split())

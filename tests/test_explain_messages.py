@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import assay
-from assay.report.promise_table import CheckLine
+from assay.report.promise_table import PromiseLine
+from assay.store import SettingKey
 from small_worlds import make_images, make_net
 
 
@@ -53,7 +54,8 @@ def test_a_bottleneck_of_one_sample(world):
 
 
 def test_a_conservation_gap_is_expected_of_biases():
-    values = (0.5, 0.78, 2.384)
-    line = CheckLine("data", "net", "", "lrp", "conservation gap", values, 0)
-    start = "lrp: conservation gap median 78 %, largest 238 %; 3 of 3 maps above 1 %. Biases"
-    assert line.sentence.startswith(start)
+    setting, gaps = SettingKey("data", "net", ""), (0.5, 0.78, 2.384)
+    line = PromiseLine(setting, "lrp", "conservation gap", gaps, 0)
+    numbers, reason = line.sentence.split(". ", 1)
+    assert numbers == "lrp: conservation gap median 78 %, largest 238 %; 3 of 3 maps above 1 %"
+    assert reason.startswith("A network with biases is expected to show a gap")

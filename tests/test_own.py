@@ -11,7 +11,7 @@ from PIL import Image
 import assay
 from assay.plan.plan import resolve
 from assay.plugins import registry
-from assay.run.manifest import hardly_above_chance
+from assay.store import CleanAccuracy
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import choose_one, make_suite
 
@@ -318,7 +318,8 @@ def test_a_network_at_chance_is_remarked_upon(home, call):
      (0.0015, 0.001, True), (0.17, 0.001, False)],
 )  # fmt: skip
 def test_a_good_network_of_two_classes_is_not_remarked_upon(accuracy, chance, remarked):
-    assert hardly_above_chance({"accuracy": accuracy, "chance": chance}) == remarked
+    clean = CleanAccuracy(dataset="data", model="net", n=9, accuracy=accuracy, chance=chance)
+    assert clean.hardly_above_chance == remarked
 
 
 LOOK = ["--model", "./my_net.py:build", "--size", "32", "--mean", ".5", "--std", ".2"]

@@ -209,8 +209,8 @@ def test_rounding_is_no_sign(tmp_path, own):
 
 def test_every_segmentation_may_be_the_cure(tmp_path):
     _, evidence = small([{"lime": {"samples": 20}}], tmp_path)
-    ((_, cures),) = evidence.cures.items()
-    assert [option for option, _ in cures] == ["fill", "units", "units"]
+    ((_, variants),) = evidence.variants.items()
+    assert [option for option, _ in variants] == ["fill", "units", "units"]
 
 
 def test_what_is_told_is_not_changed_in_silence(tmp_path):

@@ -28,10 +28,9 @@ from assay.results import Results
 from assay.run import dry_run as run_dry
 from assay.run import run
 from assay.run.budget import fit
-from assay.run.manifest import hardly_above_chance
 from assay.run.shard import make_engine
 from assay.run.suite_run import prepare
-from assay.store import NOWHERE
+from assay.store import NOWHERE, CleanAccuracy
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import Choice, Spec, choose_one, make_suite
 from assay.types import Case, Dataset, Model, Scores
@@ -115,17 +114,16 @@ def benchmark(
     return results
 
 
-def _say_clean(row: dict[str, Any], aloud: bool) -> None:
-    """How often a network is right; hardly above chance it is a warning."""
-    if hardly_above_chance(row):
+def _say_clean(row: CleanAccuracy, aloud: bool) -> None:
+    """Say how often a network is right; hardly above chance, warn."""
+    samples = f"{row.accuracy:.1%} of {row.n} samples of"
+    if row.hardly_above_chance:
         warn(
-            f"`{row['model']}` is right on only {row['accuracy']:.1%} of {row['n']} samples of "
-            f"`{row['dataset']}`, hardly above chance: labels or normalisation probably do not "
-            f"fit the model."
+            f"`{row.model}` is right on only {samples} `{row.dataset}`, hardly above chance: "
+            f"labels or normalisation probably do not fit the model."
         )
     elif aloud:
-        right = f"{row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}"
-        print(f"{row['model']} is right on {right}.", file=sys.stderr)
+        print(f"{row.model} is right on {samples} {row.dataset}.", file=sys.stderr)
 
 
 @torch.inference_mode(False)

@@ -3,7 +3,7 @@
 import json
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,13 +14,16 @@ from assay.commands.printing import (
     forecast_table,
     print_accuracy,
     print_answer,
-    print_checks,
     print_failures,
     print_not_applicable,
     print_notes,
+    print_promises,
 )
 from assay.errors import InputError, NotApplicable, PrerequisiteError, unknown
 from assay.suite.from_options import METHODS, PROTOCOLS, own_suite
+
+if TYPE_CHECKING:
+    pass
 
 app = typer.Typer(
     help="Which feature-attribution method can you trust, for this model and this data?",
@@ -216,7 +219,7 @@ def _run(spec: Any, out: Path, how: dict[str, Any], dry_run: bool, maps: bool) -
         Console(stderr=True).print("Stopped. The same command goes on where it stopped.")
         raise SystemExit(INTERRUPTED) from None
     print_answer(console, results)
-    print_checks(console, results)
+    print_promises(console, results)
     print_not_applicable(console, results)
     page = results.report()
     console.print(f"The page: {page}", markup=False, soft_wrap=True)

@@ -2,28 +2,46 @@
 
 import functools
 import itertools
-import math
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 
 from assay.errors import InputError, PrerequisiteError, unknown, warn
 from assay.plugins.addresses import is_address
-from assay.store import CHECKS, CURVES, SCORES, Array, Store, query, require_run
+from assay.store import (
+    CHECKS,
+    CURVES,
+    SCORES,
+    Array,
+    CellRecord,
+    Limits,
+    Manifest,
+    Store,
+    StoredObject,
+    query,
+    read_maps,
+    require_run,
+)
 from assay.suite.spec import Spec, parse_suite
 
 if TYPE_CHECKING:
     from assay.ranking.leaderboard import Leaderboard
+    from assay.ranking.resampling import BootstrapOptions
+    from assay.ranking.rows import PublicRow
     from assay.ranking.sets import Key, Outcome, SetCurves
     from assay.ranking.stored import Recording
+    from assay.ranking.trust import TrustRow
+
+PieceLabels = dict[str, str]  # dataset, model, method and protocol of a stored piece
 
 
 class Results:
     """What a run found. `scores` and `curves` are tidy tables; order is that of the suite."""
 
     def __init__(
-        self, folder: str | Path, keep: Any = None, recording: "Recording | None" = None
+        self, folder: str | Path, keep: object = None, recording: "Recording | None" = None
     ) -> None:
         """Open the run in `folder`.
 
@@ -35,9 +53,14 @@ class Results:
         """
         self.store = require_run(folder)
         self.folder = self.store.folder
-        self.manifest: dict[str, Any] = Store.read_json(self.store.path("manifest.json"))
+        self.manifest: StoredObject = Store.read_json(self.store.path("manifest.json"))
         self._keep = keep
         self._recording = recording
+
+    @functools.cached_property
+    def entries(self) -> Manifest:
+        """The manifest as typed entries."""
+        return Manifest.from_json(self.manifest)
 
     @functools.cached_property
     def spec(self) -> Spec:
@@ -47,18 +70,17 @@ class Results:
     @functools.cached_property
     def scores(self) -> pa.Table:
         """One row per sample and metric of every cell."""
-        return self._whole[0]
+        return self._scores_and_outcomes[0]
 
     @property
     def outcomes(self) -> "dict[Key, Outcome]":
         """The numbers of the protocols that judge whole sets: see `assay.ranking.sets`."""
-        return self._whole[1]
+        return self._scores_and_outcomes[1]
 
     @functools.cached_property
-    def _whole(self) -> "tuple[pa.Table, dict[Key, Outcome]]":
+    def _scores_and_outcomes(self) -> "tuple[pa.Table, dict[Key, Outcome]]":
         scores = self._gather("scores", SCORES, required=True)
-        protocols = self.manifest["protocols"]
-        names = {label: about.get("reduce", "mean") for label, about in protocols.items()}
+        names = {label: entry.reduce for label, entry in self.entries.protocols.items()}
         sets = [label for label, name in names.items() if name != "mean"]
         if not sets:
             return scores, {}
@@ -80,17 +102,9 @@ class Results:
         return read_stored(self.store, protocol, curves)
 
     @property
-    def _ranges(self) -> dict[str, tuple[float, float]]:
-        """Where each protocol's score can lie; null in the manifest is without end."""
-        said = {label: p.get("range") for label, p in self.manifest["protocols"].items()}
-        return {
-            label: (
-                -math.inf if ends[0] is None else float(ends[0]),
-                math.inf if ends[1] is None else float(ends[1]),
-            )
-            for label, ends in said.items()
-            if ends
-        }
+    def _ranges(self) -> dict[str, Limits]:
+        """The lowest and highest score of each protocol."""
+        return {label: entry.limits for label, entry in self.entries.protocols.items()}
 
     @functools.cached_property
     def curves(self) -> pa.Table:
@@ -99,32 +113,41 @@ class Results:
 
     @functools.cached_property
     def checks(self) -> pa.Table:
-        """By how much each map misses what its method's formula promises; 0 is perfect.
+        """By how much each map misses what its method promises; 0 is perfect.
 
         One row per sample of every method that promises something, such as completeness.
         """
         tables = []
-        for shard in self.manifest["shards"]:
-            for method, key in shard.get("checks", {}).items():
-                path = self.store.path("checks", f"{key}-{shard['id']}.parquet")
+        for shard in self.entries.shards:
+            for method, key in shard.checks.items():
+                path = self.store.path("checks", f"{key}-{shard.id}.parquet")
                 table = Store.read_table(path, CHECKS)
                 if table is not None:
-                    words = {"dataset": shard["dataset"], "model": shard["model"]}
-                    tables.append(_relabel(table, {**words, "method": method}))
+                    labels = {"dataset": shard.dataset, "model": shard.model, "method": method}
+                    tables.append(_relabel(table, labels))
         return pa.concat_tables(tables) if tables else CHECKS.empty_table()
 
     @functools.cached_property
-    def cells(self) -> list[dict[str, Any]]:
-        """Provenance of every finished piece: seconds, forwards, status, message."""
-        found = (
-            (Store.read_json(self.store.path("cells", f"{p}.json")), w) for p, w in self._pieces()
+    def cells(self) -> list[StoredObject]:
+        """The stored record of every finished cell and shard: seconds, forwards, status, message.
+
+        Its labels are those of this suite.
+        """
+        stored = (
+            (Store.read_json(self.store.path("cells", f"{piece}.json")), labels)
+            for piece, labels in self._pieces()
         )
-        return [{**cell, **words} for cell, words in found if cell is not None]
+        return [{**cell, **labels} for cell, labels in stored if cell is not None]
 
     @property
-    def failures(self) -> list[dict[str, Any]]:
-        """The pieces that failed, with their messages."""
-        return [c for c in self.cells if c["status"] == "failed"]
+    def records(self) -> list[CellRecord]:
+        """The same as `cells`, typed."""
+        return [CellRecord.from_json(cell) for cell in self.cells]
+
+    @property
+    def failures(self) -> list[StoredObject]:
+        """The records of the cells that failed, with their messages."""
+        return [cell for cell in self.cells if cell["status"] == "failed"]
 
     @property
     def not_applicable(self) -> list[dict[str, str]]:
@@ -132,94 +155,121 @@ class Results:
 
         Each reason once; where parts of a cell have different ones, there is a row for each.
         """
-        words = ("dataset", "model", "method", "protocol", "message")
-        refused = [cell for cell in self.cells if cell["status"] == "n/a"]
-        names = (*words[:-1], "reason")
-        return [
-            dict(zip(names, row, strict=True))
-            for row in dict.fromkeys(tuple(cell[word] for word in words) for cell in refused)
-        ]
+        refused = [record for record in self.records if record.status == "n/a"]
+        rows = [(r.dataset, r.model, r.method, r.protocol, r.message) for r in refused]
+        names = ("dataset", "model", "method", "protocol", "reason")
+        return [dict(zip(names, row, strict=True)) for row in dict.fromkeys(rows)]
 
     @property
     def complete(self) -> bool:
-        """Whether every planned piece is there."""
-        return all(self.store.path("scores", f"{p}.parquet").exists() for p, _ in self._pieces())
+        """Whether the scores of every planned cell and shard are there."""
+        return all(self._has_scores(piece) for piece, _ in self._pieces())
 
-    def leaderboard(self, **options: Any) -> "Leaderboard":
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many scores of a cell and shard are there, and how many are planned."""
+        pieces = [piece for shard in self.entries.shards for piece in shard.pieces]
+        return sum(self._has_scores(piece) for piece in pieces), len(pieces)
+
+    def leaderboard(
+        self,
+        *,
+        ranges: Mapping[str, Limits] | None = None,
+        apart: Collection[str] | None = None,
+        **options: "Unpack[BootstrapOptions]",
+    ) -> "Leaderboard":
         """The methods in order, per protocol, with intervals and ties.
 
-        Protocols that know the truth are kept apart from the overall order.
+        Args:
+            ranges: The lowest and highest score by protocol; what the run says by default.
+            apart: Labels of protocols kept apart from the overall order; by default those that
+                know the truth.
+            **options: `level`, `resamples`, `seed`.
         """
         from assay.ranking.leaderboard import leaderboard
 
-        methods = self.manifest["methods"]
-        controls = {label: m["control"] for label, m in methods.items() if m["control"]}
-        told: dict[str, Any] = {"ranges": self._ranges, "apart": self.knowing, **options}
-        return leaderboard(self.scores, controls=controls, outcomes=self.outcomes, **told)
+        entries = self.entries
+        return leaderboard(
+            self.scores,
+            controls=entries.controls,
+            outcomes=self.outcomes,
+            ranges=self._ranges if ranges is None else ranges,
+            apart=entries.truth_protocols if apart is None else apart,
+            **options,
+        )
 
-    @property
-    def knowing(self) -> list[str]:
-        """The labels of the protocols that know the truth."""
-        protocols = self.manifest["protocols"]
-        return [label for label, p in protocols.items() if p["family"] == "truth"]
-
-    def against(self, control: str, **options: Any) -> list[dict[str, Any]]:
-        """Every method minus one control, paired by sample, with intervals; positive is better."""
-        from assay.ranking.against import against
-
-        return against(self.scores, control, self.outcomes, self._ranges, **options)
-
-    def trust(
-        self, truth: str | None = None, *, quiet: bool = False, **options: Any
-    ) -> list[dict[str, Any]]:
-        """How far each protocol's order of the methods agrees with the order by truth.
-
-        Intervals are over the samples only: an order of fewer than six methods tells little.
+    def against(self, control: str, **options: "Unpack[BootstrapOptions]") -> "list[PublicRow]":
+        """Every method minus one control, paired by sample, with intervals; positive is better.
 
         Args:
-            truth: The label of the protocol that knows the truth; else the first of this run that
-                ranks the methods of a dataset.
-            quiet: Whether no warning says why nothing can be compared.
+            control: Label of the method that the others are compared with.
             **options: `level`, `resamples`, `seed`.
         """
-        from assay.ranking.trust import NO_ORDER, trust
+        from assay.ranking.against import against
 
-        knowing = self.knowing
-        if truth is None and not knowing:
+        rows = against(self.scores, control, self.outcomes, self._ranges, **options)
+        return [row.as_dict() for row in rows]
+
+    def trust(
+        self,
+        truth: str | None = None,
+        *,
+        quiet: bool = False,
+        **options: "Unpack[BootstrapOptions]",
+    ) -> "list[PublicRow]":
+        """How far each protocol's order of the methods agrees with the order by truth.
+
+        Intervals are over the samples only: an order of fewer than six methods says little.
+
+        Args:
+            truth: The label of the protocol that knows the truth; by default the first of this run
+                that ranks the methods of a dataset.
+            quiet: Whether to give no warning where nothing can be compared.
+            **options: `level`, `resamples`, `seed`.
+        """
+        from assay.ranking.trust import NO_ORDER
+
+        rows = self.trust_rows(truth, **options)
+        if not rows and not quiet:
+            warn(f"Nothing to compare in `{self.folder}`. {NO_ORDER}")
+        return [row.as_dict() for row in rows]
+
+    def trust_rows(
+        self, truth: str | None = None, **options: "Unpack[BootstrapOptions]"
+    ) -> "list[TrustRow]":
+        """The same as `trust`, typed and without a warning."""
+        from assay.ranking.trust import trust
+
+        entries = self.entries
+        truths = entries.truth_protocols
+        if truth is None and not truths:
             raise InputError(
                 "Expected a run with a protocol that knows the truth, such as `truth_f1`: without "
-                "one, nothing tells whether the others are right."
+                "one, nothing shows whether the others are right."
             )
-        if truth is not None and truth not in knowing:
-            raise unknown("protocol that knows the truth", truth, knowing)
-        rows = trust(
+        if truth is not None and truth not in truths:
+            raise unknown("protocol that knows the truth", truth, truths)
+        return trust(
             self.scores,
-            truth or knowing,
-            [label for label in self.manifest["protocols"] if label not in knowing],
-            controls=[label for label, m in self.manifest["methods"].items() if m["control"]],
+            truth or truths,
+            [label for label in entries.protocols if label not in truths],
+            controls=list(entries.controls),
             outcomes=self.outcomes,
             **options,
         )
-        if not rows and not quiet:
-            warn(f"Nothing to compare in `{self.folder}`. {NO_ORDER}")
-        return rows
 
     def maps(
         self, method: str, dataset: str | None = None, model: str | None = None
     ) -> dict[str, Array]:
         """The stored maps of a method by sample id."""
-        if method not in self.manifest["methods"]:
-            raise unknown("method of this run", method, self.manifest["methods"])
-        found: dict[str, Array] = {}
-        for shard in self.manifest["shards"]:
-            if dataset in (None, shard["dataset"]) and model in (None, shard["model"]):
-                path = self.store.path(
-                    "attributions", shard["maps"][method], f"{shard['id']}.safetensors"
-                )
-                read = Store.read_arrays(path)
-                if read is not None:
-                    found.update(zip(shard["samples"], read[0]["maps"], strict=True))
-        return found
+        entries = self.entries
+        if method not in entries.methods:
+            raise unknown("method of this run", method, entries.methods)
+        maps: dict[str, Array] = {}
+        for shard in entries.shards:
+            if dataset in (None, shard.dataset) and model in (None, shard.model):
+                maps |= read_maps(self.store, shard, method)
+        return maps
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the page, one self-contained HTML file; by default into the run's folder."""
@@ -231,41 +281,46 @@ class Results:
         return target
 
     def query(self, sql: str) -> pa.Table:
-        """SQL over the tables `scores`, `curves` and `checks`."""
+        """Run SQL over the tables `scores`, `curves` and `checks`."""
         return query(sql, scores=self.scores, curves=self.curves, checks=self.checks)
 
     def __repr__(self) -> str:
         """What this is, in one line."""
-        m = self.manifest
-        samples = sum(d["n"] for d in m["datasets"].values())
-        what = f"{len(m['methods'])} methods x {len(m['protocols'])} protocols, {samples} samples"
+        run = self.entries
+        samples = sum(dataset.n for dataset in run.datasets.values())
+        what = f"{len(run.methods)} methods x {len(run.protocols)} protocols, {samples} samples"
         return f"Results({str(self.folder)!r}: {what})"
 
     def _repr_html_(self) -> str:
         html: str = self.leaderboard()._repr_html_()
         return html
 
-    def _pieces(self) -> list[tuple[str, dict[str, str]]]:
+    def _has_scores(self, piece: str) -> bool:
+        return self.store.path("scores", f"{piece}.parquet").exists()
+
+    def _pieces(self) -> Iterator[tuple[str, PieceLabels]]:
         """The planned files in the suite's order, each with the labels it has in this suite."""
-        methods, protocols = self.manifest["methods"], self.manifest["protocols"]
-        return [
-            (
-                f"{cell}-{shard['id']}",
-                {"dataset": shard["dataset"], "model": shard["model"], "method": m, "protocol": p},
-            )
-            for shard in self.manifest["shards"]
-            for cell, (p, m) in zip(
-                shard["cells"], itertools.product(protocols, methods), strict=True
-            )
-        ]
+        entries = self.entries
+        for shard in entries.shards:
+            choices = itertools.product(entries.protocols, entries.methods)
+            for piece, (protocol, method) in zip(shard.pieces, choices, strict=True):
+                yield (
+                    piece,
+                    {
+                        "dataset": shard.dataset,
+                        "model": shard.model,
+                        "method": method,
+                        "protocol": protocol,
+                    },
+                )
 
     def _gather(self, kind: str, schema: pa.Schema, *, required: bool) -> pa.Table:
         tables = []
-        for piece, words in self._pieces():
+        for piece, labels in self._pieces():
             path = self.store.path(kind, f"{piece}.parquet")
             table = Store.read_table(path, schema)
             if table is not None:
-                tables.append(_relabel(table, words) if kind == "scores" else table)
+                tables.append(_relabel(table, labels) if kind == "scores" else table)
             elif path.exists():
                 raise PrerequisiteError(
                     f"`{path}` is not whole. Run `assay run {self.folder}/spec.yaml --out "
@@ -276,11 +331,11 @@ class Results:
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
-def _relabel(table: pa.Table, words: dict[str, str]) -> pa.Table:
-    """Labels are not part of a cell's identity: a suite may have renamed what is already there."""
-    for name, word in words.items():
+def _relabel(table: pa.Table, labels: PieceLabels) -> pa.Table:
+    """Give a stored table the labels of this suite: labels are not part of a cell's identity."""
+    for name, label in labels.items():
         place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(name), pa.repeat(word, len(table)))
+        table = table.set_column(place, table.schema.field(name), pa.repeat(label, len(table)))
     return table
 
 

@@ -10,7 +10,7 @@ from assay.errors import InputError
 from assay.methods.attribution import raw_map
 from assay.methods.promises import conservation, gap
 from assay.models.prepare import LOOK
-from assay.report.promise_table import lines
+from assay.report.promise_table import promise_lines
 from assay.suite.spec import choose_one
 from assay.types import Batch, Model
 from small_worlds import LinearImages, make_images, make_net
@@ -221,7 +221,7 @@ class TestARun:
 
     def test_the_page_shows_it(self, results):
         page = results.report().read_text()
-        assert "The methods' own checks" in page.replace("&#39;", "'")
+        assert "<h3>What the methods promise about their maps</h3>" in page
         assert "completeness gap" in page
 
     def test_a_run_without_promises_is_silent(self, world, tmp_path):
@@ -231,7 +231,7 @@ class TestARun:
         assert "completeness" not in found.report(tmp_path / "page.html").read_text()
 
     def test_in_words(self, results):
-        line = next(x for x in lines(results.checks) if x.method == PLAIN)
+        line = next(x for x in promise_lines(results.checks) if x.method == PLAIN)
         assert line.n == 10
         assert line.large == sum(v > 0.01 for v in values(results, PLAIN))
         assert line.sentence.startswith(f"{PLAIN}: completeness gap median ")

@@ -39,9 +39,9 @@ def test_the_correlation_is_scipys():
     rows = lines(range(6), [3, 1, 2, 5, 4, 0], noise=3.0)
     expected = stats.spearmanr(mean_of(rows, "truth_f1"), mean_of(rows, "deletion")).statistic
     found = only(rows)
-    assert found["correlation"] == pytest.approx(expected)
-    assert found["low"] <= found["correlation"] <= found["high"]
-    assert (found["n"], found["methods"]) == (30, METHODS)
+    assert found.correlation == pytest.approx(expected)
+    assert found.low <= found.correlation <= found.high
+    assert (found.n, found.methods) == (30, METHODS)
 
 
 def test_scores_equal_up_to_rounding_are_a_tie():
@@ -53,27 +53,27 @@ def test_scores_equal_up_to_rounding_are_a_tie():
             row["value"] = twins[row["sample"]] * (1 + 1e-15)
     found = only(rows)
     expected = stats.spearmanr(range(6), [0, 1, 2, 2, 4, 5]).statistic
-    assert found["correlation"] == pytest.approx(expected)
-    assert (found["low"], found["high"]) == pytest.approx((expected, expected))
+    assert found.correlation == pytest.approx(expected)
+    assert (found.low, found.high) == pytest.approx((expected, expected))
 
 
 def test_where_lower_is_better_the_order_turns():
     rows = lines(range(6), [5, 4, 3, 2, 1, 0], higher_is_better=False)
-    assert only(rows)["correlation"] == pytest.approx(1)
-    assert only(lines(range(6), [5, 4, 3, 2, 1, 0]))["correlation"] == pytest.approx(-1)
+    assert only(rows).correlation == pytest.approx(1)
+    assert only(lines(range(6), [5, 4, 3, 2, 1, 0])).correlation == pytest.approx(-1)
 
 
 def test_clear_orders_have_narrow_intervals_and_equal_methods_wide_ones():
     clear = only(lines(range(6), range(6)))
-    assert (clear["low"], clear["high"]) == (1, 1)
+    assert (clear.low, clear.high) == (1, 1)
     equal = only(lines([0] * 6, [0] * 6, noise=1.0))
-    assert equal["high"] - equal["low"] > 0.5
+    assert equal.high - equal.low > 0.5
 
 
 def test_few_samples_give_no_interval():
     found = only(lines(range(6), range(6), n=5))
-    assert found["low"] is None
-    assert found["correlation"] == pytest.approx(1)
+    assert found.low is None
+    assert found.correlation == pytest.approx(1)
 
 
 def test_circular_cells_and_controls_are_left_out():
@@ -82,7 +82,7 @@ def test_circular_cells_and_controls_are_left_out():
         if row["method"] == METHODS[0] and row["protocol"] == "deletion":
             row["status"] = "circular"
     (found,) = trust(arrow(rows), "truth_f1", ["deletion"], controls=[METHODS[1]])
-    assert found["methods"] == METHODS[2:]
+    assert found.methods == METHODS[2:]
 
 
 def test_two_methods_have_no_order():
@@ -103,5 +103,5 @@ def test_the_first_truth_that_ranks_is_taken():
         if row["protocol"] == "truth_f1":
             row["status"] = "upper_bound"
     (found,) = trust(arrow(rows), ["truth_f1", "pointing_game"], ["deletion"])
-    assert found["truth"] == "pointing_game"
+    assert found.truth == "pointing_game"
     assert trust(arrow(rows), "truth_f1", ["deletion"]) == []

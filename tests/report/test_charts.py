@@ -81,7 +81,7 @@ def test_text_is_escaped():
 
 def test_curves_pass_through_their_points():
     x, mean = np.array([0.0, 0.5, 1.0]), np.array([1.0, 0.2, 0.0])
-    line = charts.Line("a", "s0", x, mean, np.array([0.0, 0.1, 0.0]))
+    line = charts.CurveLine("a", "s0", x, mean, np.array([0.0, 0.1, 0.0]))
     svg = ET.fromstring(charts.curves([line], title="t", xlabel="x"))
     ys = {float(t.text or ""): float(t.get("y", "")) - 4 for t in svg.iter("text")
           if t.get("text-anchor") == "end"}  # fmt: skip
@@ -101,7 +101,7 @@ def test_curves_pass_through_their_points():
 def test_a_single_curve_has_no_band():
     x = np.array([0.0, 1.0])
     svg = ET.fromstring(
-        charts.curves([charts.Line("a", "s0", x, x, np.full(2, np.nan))], title="", xlabel="")
+        charts.curves([charts.CurveLine("a", "s0", x, x, np.full(2, np.nan))], title="", xlabel="")
     )
     assert by_class(svg, "line")
     assert not by_class(svg, "band")

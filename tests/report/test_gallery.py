@@ -2,6 +2,7 @@
 
 import base64
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ from PIL import Image
 
 from assay.report import gallery
 from assay.results import Results
+from assay.store import SettingKey
+
+PHOTOS = SettingKey("photos", "net", "final")
 
 
 def decode(uri: str) -> np.ndarray:
@@ -85,23 +89,23 @@ def test_samples_are_evenly_spread():
     assert gallery.spread(names[:3], 12) == names[:3]
 
 
-def test_many_sections_share_the_page():
-    assert gallery.per_section(1, 14) == gallery.PER_SECTION
-    assert gallery.AT_LEAST <= gallery.per_section(4, 14) < gallery.PER_SECTION
+def test_many_settings_share_the_page():
+    assert gallery.per_setting(1, 14) == gallery.PER_SETTING
+    assert gallery.AT_LEAST <= gallery.per_setting(4, 14) < gallery.PER_SETTING
 
 
-def build(results: Results, section: tuple[str, str, str]) -> gallery.Gallery | None:
-    """The gallery of a section with the suite's methods and no scores."""
-    methods = list(results.manifest["methods"])
-    return gallery.build(results.store, results.manifest, section, lambda _: {}, 5, methods)
+def build(results: Results, setting: SettingKey) -> gallery.Gallery | None:
+    """The gallery of a setting with the suite's methods and no scores."""
+    entries = results.entries
+    return gallery.build(results.store, entries, setting, lambda _: {}, 5, list(entries.methods))
 
 
 def test_vectors_have_no_gallery(small: Results):
-    assert build(small, ("vectors", "mlp", "final")) is None
+    assert build(small, SettingKey("vectors", "mlp", "final")) is None
 
 
 def test_rows_and_columns(small: Results):
-    found = build(small, ("photos", "net", "final"))
+    found = build(small, PHOTOS)
     assert found is not None
     assert found.methods == (
         "gradcam",
@@ -120,24 +124,21 @@ def test_rows_and_columns(small: Results):
 
 
 def test_a_map_that_is_gone_leaves_a_gap(small: Results):
-    section = ("photos", "net", "final")
-    manifest = {**small.manifest, "shards": [dict(s) for s in small.manifest["shards"]]}
-    first = next(s for s in manifest["shards"] if s["dataset"] == "photos")
-    half = {**first, "id": "elsewhere", "samples": ["photos-011"]}  # its files do not exist
-    manifest["shards"] = [first, half]
-    first["samples"] = first["samples"][:12]
-    found = gallery.build(small.store, manifest, section, lambda _: {}, 3, ["edge"])
+    first = next(shard for shard in small.entries.shards if shard.dataset == "photos")
+    missing = replace(first, id="elsewhere", samples=["photos-011"])  # its files do not exist
+    manifest = replace(small.entries, shards=[first, missing])
+    found = gallery.build(small.store, manifest, PHOTOS, lambda _: {}, 3, ["edge"])
     assert found is not None
     assert all(row.tiles[0].uri for row in found.rows)
-    manifest["shards"] = [half]
-    assert gallery.build(small.store, manifest, section, lambda _: {}, 3, ["edge"]) is None
+    manifest = replace(small.entries, shards=[missing])
+    assert gallery.build(small.store, manifest, PHOTOS, lambda _: {}, 3, ["edge"]) is None
 
 
 def test_predictions_of_unknown_models_are_not_shown(small: Results):
-    section = ("photos", "net", "final")
-    twin = {**small.manifest["shards"][0], "id": "twin", "model": "other net"}
-    manifest = {**small.manifest, "shards": [*small.manifest["shards"], twin]}
-    found = gallery.build(small.store, manifest, section, lambda _: {}, 3, ["edge"])
+    shards = small.entries.shards
+    twin = replace(shards[0], id="twin", model="other net")
+    manifest = replace(small.entries, shards=[*shards, twin])
+    found = gallery.build(small.store, manifest, PHOTOS, lambda _: {}, 3, ["edge"])
     assert found is not None
     assert {(r.predicted, r.probability) for r in found.rows} == {("", None)}
     assert found.rows[0].label == '<b>&"x'

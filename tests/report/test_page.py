@@ -164,8 +164,8 @@ def test_forest_charts_equal_the_leaderboard(small: Results, page: str):
 
 def test_the_top_says_what_is_wrong_with_the_run(page: str):
     header = page.split("</header>")[0]
-    assert "142 of 144 pieces" in header
-    assert "6 of 144 pieces failed" in header
+    assert "142 of 144 cells" in header
+    assert "6 of 144 cells failed" in header
     assert "Only 6 independent groups" in header
     assert "no tie is broken" in header
 
@@ -301,7 +301,7 @@ def test_what_a_protocol_gives_beside_its_score_is_among_its_numbers(tmp_path: P
     methods = ["saliency", "random"]
     results = assay.benchmark(make_net(), make_images(4), methods, protocols, progress=False)
     text = results.report(tmp_path / "page.html").read_text()
-    assert text.count("beside it (mean)") == 1  # only one of the protocols gives more
+    assert text.count("other metrics (mean)") == 1  # only one of the protocols gives more
     means = results.query(
         "select method, avg(value) as mean from scores where metric = 'relative' group by method"
     ).to_pylist()

@@ -20,7 +20,7 @@ METHODS = {
     "random": (0.35, "random"),
 }
 PROTOCOLS = {"morf": True, "deletion": False, "truth_f1": True}
-CHART = "Which metrics agree with the truth here?"
+CHART = "Which protocols agree with the truth here?"
 
 
 def plan_of(*settings: Setting, **fields) -> Plan:
@@ -87,7 +87,7 @@ def test_the_truth_is_not_in_the_overall_order(true_run, true_page):
     assert {row["protocols"] for row in overall} == {2}
     assert "<b>gradcam</b> comes first over 2 protocols" in true_page
     lead = true_page.split('<p class="lead">')[1].split("</p>")[0]
-    assert lead == "<b>gradcam</b> comes first on photos · net, the environment aside."
+    assert lead == "<b>gradcam</b> comes first on photos · net, not counting the environment."
     assert "stays out of the overall order" in section(true_page, "colours")
 
 
@@ -107,7 +107,7 @@ def test_the_lead_is_about_what_was_asked(tmp_path: Path):
     )
     found = html.unescape(render(write(tmp_path, plan)))
     lead = found.split('<p class="lead">')[1].split("</p>")[0]
-    assert lead == "<b>gradcam</b> comes first in both settings, the environment aside."
+    assert lead == "<b>gradcam</b> comes first in both settings, not counting the environment."
     assert 'aria-label="colours"' in found
 
 
@@ -146,15 +146,15 @@ def test_the_lead_is_by_the_truth_and_says_that_the_protocols_are_wrong(tmp_path
     )
     assert order.startswith("<p>Without the truth: <b>gradcam</b> comes first over 2 protocols: ")
     assert warning == (
-        '<p class="notice warn"><span>The protocols put <b>gradcam</b> first, which by the '
-        f"truth is number 3 ({mean['gradcam']:.3f}): here they are not to be trusted.</span></p>"
+        '<p class="notice warn"><span>The other protocols put <b>gradcam</b> first, but by the '
+        f"truth it is number 3 ({mean['gradcam']:.3f}). Do not trust them here.</span></p>"
     )
 
 
 def test_protocols_that_agree_with_the_truth_are_not_warned_of(tmp_path: Path):
     found = render(write(tmp_path, plan_of(Setting("colours", "colours"))))
     assert sentences(found)[0].startswith('<p class="lead">By the truth, <b>gradcam</b> comes')
-    assert "not to be trusted." not in found
+    assert "Do not trust them here." not in found
 
 
 def test_a_leader_that_the_truth_does_not_rank_is_not_called_wrong(tmp_path: Path):
@@ -162,7 +162,7 @@ def test_a_leader_that_the_truth_does_not_rank_is_not_called_wrong(tmp_path: Pat
     found = render(write(tmp_path, plan))
     assert sentences(found)[0].startswith('<p class="lead">By the truth, <b>lime</b> comes first')
     assert "<b>gradcam</b> comes first over 2 protocols" in found
-    assert "not to be trusted." not in found
+    assert "Do not trust them here." not in found
 
 
 def test_a_truth_that_ranks_nobody_does_not_lead(tmp_path: Path):
@@ -178,15 +178,16 @@ def test_environments_alone_are_led_by_the_truth_and_photographs_are_not(tmp_pat
     assert lead == (
         '<p class="lead">By the truth, <b>saliency</b> comes first in both settings.</p>'
     )
-    assert all("<b>gradcam</b> first, which by the truth is number 3" in line for line in each)
+    assert all("<b>gradcam</b> first, but by the truth it is number 3" in line for line in each)
     beside = plan_of(Setting("photos", "net"), environments[0], unknown=("photos",), true=MISLED)
     lead, photos, colours = sentences(render(write(tmp_path / "b", beside)))
     assert lead == (
-        '<p class="lead"><b>gradcam</b> comes first on photos · net, the environment aside.</p>'
+        '<p class="lead"><b>gradcam</b> comes first on photos · net, '
+        "not counting the environment.</p>"
     )
     assert "truth" not in photos
     assert colours.index("By the truth, <b>saliency</b>") < colours.index("over 2 protocols")
-    assert "not to be trusted." in colours
+    assert "Do not trust them here." in colours
 
 
 def test_the_true_maps_stand_beside_the_images(tmp_path: Path):

@@ -1,10 +1,9 @@
 """One picture explained with the method that a run placed first, and how far to trust that."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 from torch import Tensor
@@ -13,22 +12,23 @@ from assay.answers.picture import Picture, read_picture, refuse_maps
 from assay.api import explain, score
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.plugins import registry
-from assay.ranking.leaderboard import Leaderboard
+from assay.ranking.overall import OverallRow
+from assay.ranking.rows import BoardRow
 from assay.report.words import Words
 from assay.results import Results
-from assay.run.manifest import hardly_above_chance
-from assay.store import SHOWN_ONLY
+from assay.store import SHOWN_ONLY, ModelEntry
 from assay.suite.spec import choose_one
 from assay.types import Model
 from assay.types.hashing import own_classes
 
-Row = Mapping[str, Any]
+# What a suite may say of a model's inputs and classes.
+DESCRIPTION = ("size", "resize", "mean", "std", "classes")
 
 
 def explain_best(
-    path: str | Path, model_item: Any, folder: Path, target: int | None
+    path: str | Path, model_item: object, folder: Path, target: int | None
 ) -> tuple[list[str], Image.Image | Words]:
-    """What a run's first method says of an image file or text: sentences, and the map over it.
+    """Explain an image file or text with a run's first method: sentences, and the map over it.
 
     Raises:
         InputError: The run has another model, or placed no method.
@@ -40,132 +40,133 @@ def explain_best(
     item = _item(results, "method", place.method)
     refuse_maps(item)
     maps = explain(picture.model, picture.inputs, [picture.target], item)
-    said = [
-        picture.said,
+    sentences = [
+        picture.sentence,
         place.sentence,
         _score_here(results, place, picture, maps),
         place.tied,
         f"Caveat: {_caveat(results, place, picture)}",
     ]
-    return [sentence for sentence in said if sentence], picture.over(maps[0])
+    return [sentence for sentence in sentences if sentence], picture.over(maps[0])
 
 
 @dataclass(frozen=True)
 class Place:
     """The first method of a run on one dataset, among those it was ranked with."""
 
-    board: Leaderboard
-    rows: list[Row]  # the overall order on this dataset, controls and all
-    leader: Row
-    elsewhere: str  # who is first on the run's other datasets, where that is another
+    overall: Sequence[OverallRow]  # the overall order on this dataset, with the controls
+    leader: OverallRow
+    rows: Sequence[BoardRow]  # the leader's rows, one per protocol
+    elsewhere: str  # which method is first on the run's other datasets, where it differs
 
     @property
     def method(self) -> str:
         """The label of the first method."""
-        return str(self.leader["method"])
+        return self.leader.method
 
     @property
-    def contenders(self) -> list[Row]:
+    def contenders(self) -> list[OverallRow]:
         """The methods that are no controls, in order."""
-        return [row for row in self.rows if not row["control"]]
+        return [row for row in self.overall if not row.control]
 
-    def under(self, protocol: str) -> Row:
+    def under(self, protocol: str) -> BoardRow:
         """The leader's row of one protocol."""
-        return next(row for row in self.each if row["protocol"] == protocol)
-
-    @property
-    def each(self) -> list[Row]:
-        """The leader's rows, one per protocol."""
-        same = ("dataset", "model", "checkpoint", "method")
-        return [r for r in self.board.rows if all(r[k] == self.leader[k] for k in same)]
+        return next(row for row in self.rows if row.protocol == protocol)
 
     @property
     def sentence(self) -> str:
         """The place in words."""
         row = self.leader
-        known = row["low"] is not None and row["high"] is not None
-        span = f", 95 % interval {row['low']:.1f} to {row['high']:.1f}" if known else ""
+        known = row.low is not None and row.high is not None
+        span = f", 95 % interval {row.low:.1f} to {row.high:.1f}" if known else ""
         return (
             f"{self.method} explains it: first of {len(self.contenders)} methods on "
-            f"{row['dataset']}, place {row['position']} with the controls, mean rank "
-            f"{row['mean_rank']:.2f}{span} over {row['protocols']} protocols.{self.elsewhere}"
+            f"{row.dataset}, place {row.position} with the controls. Its mean rank is "
+            f"{row.mean_rank:.2f}{span}, over {row.protocols} protocols.{self.elsewhere}"
         )
 
     @property
     def tied(self) -> str:
-        """The methods whose interval of the mean rank meets the first one's."""
-        high = self.leader["high"]
+        """The methods whose interval of the mean rank overlaps the first one's."""
+        high = self.leader.high
         others = [
-            str(row["method"])
+            row.method
             for row in self.contenders
             if row is not self.leader
-            and (not self.told_apart or high is None or row["low"] is None or row["low"] <= high)
+            and (not self.separated or high is None or row.low is None or row.low <= high)
         ]
         if not others:
             return "No other method is tied with it." if len(self.contenders) > 1 else ""
         return f"Not clearly distinguishable from it: {', '.join(others)}."
 
     @property
-    def told_apart(self) -> bool:
-        """Whether there were groups enough to tell methods apart under any protocol."""
-        return any(row["ties_broken"] for row in self.each)
+    def separated(self) -> bool:
+        """Whether there were enough groups to separate methods under any protocol."""
+        return any(row.ties_broken for row in self.rows)
 
 
 def _same_model(results: Results, model: Model) -> str:
-    """The run's name for this model, known by its weights."""
-    known = results.manifest["models"]
-    mine = model.weights_hash
-    for name, about in known.items():
-        if about["weights_hash"] == mine:
-            now = repr(model.prepare) if model.prepare else ""
-            if about.get("inputs", now) not in ("", now):
-                raise InputError(
-                    f"The run in `{results.folder}` prepared its images otherwise: "
-                    f"{about['inputs']}, here {now}. Leave out --size, --resize, --mean and --std: "
-                    f"the run says them."
-                )
-            return str(name)
-    run = ", ".join(f"`{name}` ({about['weights_hash'][:12]})" for name, about in known.items())
-    older = results.manifest.get("identity", 1) == 1 and own_classes(model.net)
-    why = " An older assay made that run and hashed this code otherwise." if older else ""
+    """The run's name for this model, found by its weights."""
+    models, hash_here = results.entries.models, model.weights_hash
+    for name, entry in models.items():
+        if entry.weights_hash == hash_here:
+            _check_inputs(results, entry, model)
+            return name
+    run = ", ".join(f"`{name}` ({entry.weights_hash[:12]})" for name, entry in models.items())
+    older = results.entries.identity == 1 and own_classes(model.net)
+    why = " An earlier version of assay made that run and hashed this code differently."
+    why = why if older else ""
     raise InputError(
         f"The run in `{results.folder}` is of another model: it has {run}, and `{model.name}` is "
-        f"{mine[:12]}, by weights and code. Give the model and weights of the run, or run this "
-        f"one.{why}"
+        f"{hash_here[:12]}, by weights and code. Use the model and weights of the run, or run this "
+        f"model.{why}"
     )
 
 
-def run_description(folder: Path) -> dict[str, Any]:
+def _check_inputs(results: Results, entry: ModelEntry, model: Model) -> None:
+    inputs = repr(model.prepare) if model.prepare else ""
+    if entry.inputs not in ("", inputs):
+        raise InputError(
+            f"The run in `{results.folder}` prepared its images in another way: {entry.inputs}, "
+            f"here {inputs}. Leave out --size, --resize, --mean and --std: the run knows them."
+        )
+
+
+def run_description(folder: Path) -> Mapping[str, object]:
     """What a run's suite says of its only model's inputs and classes."""
     models = Results(folder).spec.models
     if len(models) != 1:
         return {}
     _, options = registry.pick(models[0])
-    told = ("weights", "size", "resize", "mean", "std", "classes")
-    return {name: options[name] for name in told if name in options and name != "weights"}
+    return {name: options[name] for name in DESCRIPTION if name in options}
 
 
 def _first(results: Results, model: str) -> Place:
     """The first method that is no control, on the first dataset that ranks any."""
     board = results.leaderboard()
     orders = {
-        dataset: [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
-        for dataset in results.manifest["datasets"]
+        dataset: [r for r in board.over_protocols if (r.dataset, r.model) == (dataset, model)]
+        for dataset in results.entries.datasets
     }
     leaders = {
         dataset: leader
         for dataset, rows in orders.items()
-        if (leader := next((row for row in rows if not row["control"]), None))
+        if (leader := next((row for row in rows if not row.control), None))
     }
     if not leaders:
         raise InputError(f"The run in `{results.folder}` placed no method for `{model}`.")
     dataset, leader = next(iter(leaders.items()))
-    others = {d: r["method"] for d, r in leaders.items() if r["method"] != leader["method"]}
+    others = {d: row.method for d, row in leaders.items() if row.method != leader.method}
     elsewhere = "".join(f" On {d} it is {method}." for d, method in others.items())
-    return Place(board, list(orders[dataset]), leader, elsewhere)
+    mine = [
+        row
+        for row in board.by_protocol
+        if (row.setting, row.method) == (leader.setting, leader.method)
+    ]
+    return Place(orders[dataset], leader, mine, elsewhere)
 
 
-def _item(results: Results, kind: str, label: str) -> Any:
+def _item(results: Results, kind: str, label: str) -> object:
     """A method or protocol of the run as a suite writes it."""
     missing = None
     for item in getattr(results.spec, f"{kind}s"):
@@ -176,9 +177,10 @@ def _item(results: Results, kind: str, label: str) -> Any:
                 return item
         except (InputError, PrerequisiteError) as error:  # a file that is gone: was it this one?
             missing = missing or error
-    about = results.manifest[f"{kind}s"][label]
-    if about["family"] != "given" and about["name"] in registry.names(kind):
-        return {about["name"]: {**about["options"], "label": label}}
+    entries = results.entries
+    entry = entries.methods[label] if kind == "method" else entries.protocols[label]
+    if entry.family != "given" and entry.name in registry.names(kind):
+        return {entry.name: {**entry.options, "label": label}}
     if missing is not None:
         raise missing
     raise PrerequisiteError(
@@ -189,8 +191,9 @@ def _item(results: Results, kind: str, label: str) -> Any:
 
 def _score_here(results: Results, place: Place, picture: Picture, maps: Tensor) -> str:
     """The score of this map under the run's first protocol that gives one."""
-    for label, about in results.manifest["protocols"].items():
-        if place.under(label)["status"] in SHOWN_ONLY or about.get("judges") == "set":
+    for label, protocol in results.entries.protocols.items():
+        row = place.under(label)
+        if row.status in SHOWN_ONLY or protocol.judges == "set":
             continue  # one picture is no set
         try:
             item = _item(results, "protocol", label)
@@ -199,43 +202,34 @@ def _score_here(results: Results, place: Place, picture: Picture, maps: Tensor) 
             continue
         if math.isnan(value):
             continue
-        mean = place.under(label)["mean"]
-        average = "" if mean is None else f", {mean:.3f} on average in the run"
-        better = "higher" if about["higher_is_better"] else "lower"
+        average = "" if row.mean is None else f", {row.mean:.3f} on average in the run"
+        better = "higher" if protocol.higher_is_better else "lower"
         return f"Here it scores {value:.3f} under {label} ({better} is better{average})."
     return "No protocol of the run gives a score here."
 
 
 def _caveat(results: Results, place: Place, picture: Picture) -> str:
     """The most important reason to be careful."""
-    model, dataset = place.leader["model"], place.leader["dataset"]
-    for row in results.manifest["clean"]:
-        if (row["model"], row["dataset"]) == (model, dataset) and hardly_above_chance(row):
-            return (
-                f"the network is hardly above chance on the run's samples ({row['accuracy']:.0%})."
-            )
+    leader = place.leader
+    clean = results.entries.accuracy(leader.dataset, leader.model)
+    if clean is not None and clean.hardly_above_chance:
+        return f"the network is hardly above chance on the run's samples ({clean.accuracy:.0%})."
     predicted = int(picture.shares.argmax())
     if predicted != picture.target:
-        return f"the network itself says {picture.class_name(predicted)}, not {picture.name}."
+        return f"the network itself predicts {picture.class_name(predicted)}, not {picture.name}."
     if picture.probability < 0.5:
         return f"the network is unsure of this picture ({picture.probability:.0%})."
-    if not place.told_apart:
+    if not place.separated:
         return (
-            f"the run has only {place.leader['n_groups']} independent samples, too few to tell "
-            f"methods apart; read the order as a hint."
+            f"the run has only {leader.n_groups} independent samples, too few to separate "
+            f"methods; read the order as a hint."
         )
-    ahead = [r["method"] for r in place.rows if r["control"] and r["position"] < _position(place)]
+    ahead = [row.method for row in place.overall if row.control and row.position < leader.position]
     if ahead:
-        return f"the control {ahead[0]}, which knows nothing of the network, comes before it."
-    below = [str(row["protocol"]) for row in place.each if row.get("below_control")]
+        return f"the control {ahead[0]}, which does not depend on the network, comes before it."
+    below = [row.protocol for row in place.rows if row.below_control]
     if below:
-        return f"it falls below the best control under {', '.join(below)}."
-    key = (place.leader["dataset"], place.leader["model"])
-    for clean in results.manifest["clean"]:
-        if (clean["dataset"], clean["model"]) == key and clean["accuracy"] < 0.5:
-            return f"the network is right on only {clean['accuracy']:.0%} of {key[0]}."
+        return f"it is below the best control under {', '.join(below)}."
+    if clean is not None and clean.accuracy < 0.5:
+        return f"the network is right on only {clean.accuracy:.0%} of {leader.dataset}."
     return "one picture is one sample; its score says less than the mean over the run."
-
-
-def _position(place: Place) -> int:
-    return int(place.leader["position"])

@@ -1,8 +1,7 @@
-"""One picture or text, one model, one method: the map over it, and what the model says."""
+"""One picture or text, one model, one method: the map over it, and the model's prediction."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from PIL import Image, UnidentifiedImageError
@@ -22,26 +21,26 @@ VISIBLE = 256  # pixels of the longer side, at least, as far as whole multiples 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image file or a text as a model sees it, and what the model says of it."""
+    """An image file or a text as the input of a model, and the model's probabilities."""
 
     model: Model
     inputs: Tensor  # [1, C, H, W], or [1, T] of a text
     shares: Tensor  # [classes]: the probability of each
-    target: int  # the class explained
+    target: int  # the explained class
 
     @property
     def probability(self) -> float:
-        """The probability of the class explained."""
+        """The probability of the explained class."""
         return float(self.shares[self.target])
 
     @property
-    def said(self) -> str:
-        """What the model says of the class explained, in words."""
+    def sentence(self) -> str:
+        """The probability of the explained class, in words."""
         return f"{self.model.name} gives {self.name} a probability of {self.probability:.3f}."
 
     @property
     def name(self) -> str:
-        """The name of the class explained."""
+        """The name of the explained class."""
         return self.class_name(self.target)
 
     def class_name(self, number: int) -> str:
@@ -50,7 +49,7 @@ class Picture:
 
     @property
     def usual_method(self) -> str:
-        """What explains it where nobody says which method."""
+        """The method that explains it by default."""
         return "gradcam" if self.model.tokens is None else "integrated_gradients"
 
     def over(self, values: Tensor) -> Image.Image | Words:
@@ -58,16 +57,18 @@ class Picture:
         prepare = self.model.prepare
         if isinstance(prepare, Tokenize):
             special = prepare.tokens.special_at(self.inputs[0]).tolist()
-            return Words(self.said, prepare.words(self.inputs[0]), values, special)
+            return Words(self.sentence, prepare.words(self.inputs[0]), values, special)
         if prepare is None:
-            raise PrerequisiteError(f"It is not known how `{self.model.name}` prepares images.")
+            raise PrerequisiteError(
+                f"Expected model `{self.model.name}` to say how it prepares images; it does not."
+            )
         shown = overlay(prepare.pixels.to_pixels(self.inputs[0]), values)
         times = max(1, VISIBLE // max(shown.size))  # small pictures are enlarged to be seen
         return shown.resize((shown.width * times, shown.height * times), Image.Resampling.NEAREST)
 
 
-def read_picture(path: str | Path, model_item: Any, target: int | None) -> Picture:
-    """An image file, or a text, before a model; explained is the predicted class, or `target`.
+def read_picture(path: str | Path, model_item: object, target: int | None) -> Picture:
+    """Read an image file, or a text, for a model; `target` is the predicted class by default.
 
     Raises:
         InputError: The file holds no image, or there is no such class.
@@ -76,7 +77,8 @@ def read_picture(path: str | Path, model_item: Any, target: int | None) -> Pictu
     model = build_one("model", model_item)
     if model.prepare is None:
         raise PrerequisiteError(
-            f"It is not known how model `{model.name}` prepares images: give --size, --mean, --std."
+            f"Expected model `{model.name}` to say how it prepares images; it does not. "
+            f"Give --size, --mean and --std."
         )
     inputs = _read(path, model.prepare)
     with model.evaluating(), torch.no_grad():
@@ -99,23 +101,23 @@ def _read(path: str | Path, prepare: Prepare) -> Tensor:
         raise InputError(f"Expected an image in `{path}`: {error}.") from error
 
 
-def refuse_maps(method: Any) -> None:
-    """Maps computed elsewhere hold nothing of a picture that was not among their samples.
+def refuse_maps(method: object) -> None:
+    """Refuse a method that only looks up stored maps: it has none of a new picture.
 
     Raises:
-        InputError: The method only looks maps up.
+        InputError: The method only looks up maps.
     """
     if registry.pick(method)[0] == "maps":
         raise InputError(
-            "Expected a method that can explain a new picture or text; `maps` only looks up what "
-            "was computed for the samples of a dataset. Name another with `--method`."
+            "Expected a method that can explain a new picture or text. `maps` only looks up maps "
+            "of the samples of a dataset. Name another with `--method`."
         )
 
 
 def explain_picture(
-    path: str | Path, model_item: Any, method: str | None, target: int | None
+    path: str | Path, model_item: object, method: str | None, target: int | None
 ) -> tuple[str, Image.Image | Words]:
-    """What the model says of an image file or a text, in words, and the method's map over it.
+    """Explain an image file or a text: the prediction in words, and the method's map over it.
 
     Raises:
         InputError: The file holds no image, or the model does not say how it prepares one.
@@ -124,4 +126,4 @@ def explain_picture(
     chosen = method or picture.usual_method
     refuse_maps(chosen)
     values = explain(picture.model, picture.inputs, [picture.target], chosen)[0]
-    return f"{picture.said} Explained with {chosen}.", picture.over(values)
+    return f"{picture.sentence} Explained with {chosen}.", picture.over(values)

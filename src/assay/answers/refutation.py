@@ -1,7 +1,7 @@
-"""The faithfulness test: does a designed network, whose true attribution is known, refute a method?
+"""The refutation of a method: does a network with a known true attribution show it to be wrong?
 
-A method is refuted where its F1 against the truth stays below gamma. That it is not refuted says
-nothing of other networks; that it is refuted says that it can be wrong.
+A method is refuted where its F1 with the truth stays below gamma. A method that is not refuted may
+still be wrong on other networks; one that is refuted can be wrong.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,20 +25,21 @@ from assay.results import Results
 from assay.run import run
 from assay.suite.spec import Choice, choose_one, make_suite
 
+SuiteItem = dict[str, dict[str, object]]  # a plug-in as a suite writes it: {name: options}
 SIZES, COLORS = (32, 64), (2, 4, 6)
 SIDES: tuple[TruthSide, ...] = ("overall", "positive", "negative", "positive_smooth")
 CONTROLS = ("random", "constant", "oracle")
-# Options that say what stands for nothing: each method is also tried with the environment's own.
+# Options that say what stands for "absent": each method is also tried with the environment's own.
 BASELINES = ("baseline", "fill")
-# What methods that take segments of the image as units are tried with as well.
+# Segments that methods with image segments as feature units are tried with as well.
 SEGMENTS = ("felzenszwalb", "quickshift")
 FAINT = 1e-6  # of a map's largest value: negative values below are rounding, not signs
 TILE = 256  # pixels along one picture of a strip
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One method against one side of the truth of one environment."""
+class TruthComparison:
+    """One method compared with one side of the truth of one environment."""
 
     method: str
     environment: str
@@ -55,17 +55,17 @@ class Judged:
 
     @property
     def counts(self) -> bool:
-        """Whether this environment can refute anything: it does refute maps without information."""
+        """Whether this environment can refute a method: it refutes maps without information."""
         return max(self.f1_random, self.f1_constant) < self.gamma
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What the designed environments say of a method."""
+class RefutationResult:
+    """What the designed environments show of a method."""
 
     method: str
-    rows: tuple[Judged, ...]
-    asked: int  # environments there are
+    rows: tuple[TruthComparison, ...]
+    asked: int  # number of environments
     missing: str = ""  # why it was not tried on some of them
     failed: str = ""  # its first error, where it failed
 
@@ -80,17 +80,17 @@ class Verdict:
         return len({row.environment for row in self.rows if row.counts})
 
     @property
-    def worst(self) -> Judged:
+    def worst(self) -> TruthComparison:
         """Where its F1 is lowest, of the environments that count."""
         return min(self.rows, key=lambda row: (not row.counts, row.f1))
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The run of a faithfulness test, read by method and environment."""
+    """The run of a refutation, read by method and environment."""
 
     results: Results
-    cures: Mapping[str, Sequence[tuple[str, str]]]  # method -> options changed, its labels then
+    variants: Mapping[str, Sequence[tuple[str, str]]]  # by method: changed option, label
     controls: Mapping[str, str]  # their labels
 
     @functools.cached_property
@@ -108,44 +108,48 @@ class Evidence:
 
     def maps(self, method: str, environment: str) -> Tensor:  # [n, H, W]
         """A method's maps, in the order of the samples' names."""
-        found = self.results.maps(method, environment)
-        return torch.from_numpy(np.stack([found[sample] for sample in sorted(found)]))
+        maps = self.results.maps(method, environment)
+        return torch.from_numpy(np.stack([maps[sample] for sample in sorted(maps)]))
 
-    def verdict(self, method: str, gamma: float) -> Verdict:
-        """Signed maps are held against the truth of each sign, others against the smooth one."""
-        everywhere = self.results.manifest["datasets"]
-        tried = [e for e in everywhere if (method, e, "overall", "f1") in self.numbers]
-        mine = [c for c in self.results.cells if c["method"] == method]
-        failed = next((c["message"] for c in mine if c["status"] == "failed"), "")
-        missing = failed or next((c["message"] for c in mine if c["status"] == "n/a"), "")
+    def judge(self, method: str, gamma: float) -> RefutationResult:
+        """Compare signed maps with the truth of each sign, others with the smooth truth."""
+        environments = self.results.entries.datasets
+        tried = [e for e in environments if (method, e, "overall", "f1") in self.numbers]
+        mine = [record for record in self.results.records if record.method == method]
+        failed = next((record.message for record in mine if record.status == "failed"), "")
+        refused = next((record.message for record in mine if record.status == "n/a"), "")
         signed = any(_signed(self.maps(method, e)) for e in tried)
         rows = [
-            self._judge(method, e, side, gamma)
+            self._compare(method, e, side, gamma)
             for e in tried
             for side in _sides(signed, true_signs=_signed(self.truth(e)))
         ]
-        return Verdict(method, tuple(rows), len(everywhere), missing, failed)
+        return RefutationResult(method, tuple(rows), len(environments), failed or refused, failed)
 
     def truth(self, environment: str) -> Tensor:  # [n, H, W]
         """What is truly relevant in each sample."""
         return self.maps(self.controls["oracle"], environment)
 
-    def _judge(self, method: str, environment: str, side: TruthSide, gamma: float) -> Judged:
+    def _compare(
+        self, method: str, environment: str, side: TruthSide, gamma: float
+    ) -> TruthComparison:
         precision, recall = (
             self.numbers[method, environment, side, metric] for metric in ("precision", "recall")
         )
         f1, random, constant = (
-            self.f1(who, environment, side)
-            for who in (method, self.controls["random"], self.controls["constant"])
+            self.f1(label, environment, side)
+            for label in (method, self.controls["random"], self.controls["constant"])
         )
-        row = Judged(method, environment, side, precision, recall, f1, random, constant, gamma)
+        row = TruthComparison(
+            method, environment, side, precision, recall, f1, random, constant, gamma
+        )
         if not row.counts or f1 >= gamma:
             return row
         return replace(row, refuted=True, reason=self._reason(row))
 
-    def _reason(self, row: Judged) -> str:
-        """What went wrong, as far as other maps and other numbers of the same maps tell it."""
-        for option, label in self.cures.get(row.method, ()):
+    def _reason(self, row: TruthComparison) -> str:
+        """What went wrong, as far as other maps and other numbers of the same maps show it."""
+        for option, label in self.variants.get(row.method, ()):
             if self.f1(label, row.environment, row.truth) >= row.gamma:
                 return "wrong baseline" if option in BASELINES else f"wrong {option}"
         maps, truth = self.maps(row.method, row.environment), self.truth(row.environment)
@@ -162,8 +166,8 @@ class Evidence:
             return "marks what is not relevant"
         return "misses what is relevant"
 
-    def picture(self, row: Judged) -> Image.Image:
-        """An image, its truth and the map beside each other, where the map is worst."""
+    def picture(self, row: TruthComparison) -> Image.Image:
+        """An image, its truth and the map next to each other, where the map is worst."""
         maps, truth = self.maps(row.method, row.environment), self.truth(row.environment)
         worst = int(soft_scores(maps, truth, row.truth)[2].nan_to_num(2.0).argmin())
         sample = sorted(self.results.maps(row.method, row.environment))[worst]
@@ -180,7 +184,7 @@ def _signed(maps: Tensor) -> bool:
 
 
 def _sides(signed: bool, true_signs: bool) -> tuple[TruthSide, ...]:
-    """The truth a method is held against: where it has no signs, those of maps say nothing."""
+    """The sides of the truth a method is compared with; a truth without signs has one side."""
     if not true_signs:
         return ("overall",)
     return ("overall", "positive", "negative") if signed else ("positive_smooth",)
@@ -188,21 +192,19 @@ def _sides(signed: bool, true_signs: bool) -> tuple[TruthSide, ...]:
 
 def _image(results: Results, environment: str, sample: str) -> Image.Image:
     """A sample of the run as a picture, drawn again."""
-    written = next(
-        item for item in results.spec.environments if pick(item)[1].get("label") == environment
-    )
-    name, told = pick(written)
-    made = build(name, {option: v for option, v in told.items() if option != "label"})
+    items = (pick(item) for item in results.spec.environments)
+    name, options = next(item for item in items if item[1].get("label") == environment)
+    made = build(name, {option: v for option, v in options.items() if option != "label"})
     batch = made.dataset.batch([sample])
     pixels = made.model.pixels
     if pixels is None:
         raise InputError(f"Expected environment `{environment}` to say what its pixels are.")
-    shown = pixels.to_pixels(batch.inputs[0]).expand(3, -1, -1)
-    return overlay(shown, torch.zeros(shown.shape[1:]))
+    picture = pixels.to_pixels(batch.inputs[0]).expand(3, -1, -1)
+    return overlay(picture, torch.zeros(picture.shape[1:]))
 
 
 def refute(
-    methods: Sequence[Any],
+    methods: Sequence[object],
     out: str | Path,
     *,
     gamma: float = 0.5,
@@ -210,34 +212,36 @@ def refute(
     sizes: Sequence[int] = SIZES,
     progress: bool = True,
     workers: int = 1,
-) -> tuple[list[Verdict], Evidence]:
+) -> tuple[list[RefutationResult], Evidence]:
     """Try methods on all designed environments.
 
     Args:
         methods: As a suite writes them, or `Choice`s. Methods with a baseline are also tried with
-            the environment's own, those with units on other segments.
+            the environment's own, those with feature units on other segments.
         out: The folder of the run.
         gamma: The F1 below which a method is refuted.
         samples: Images of each environment.
         sizes: Sides of the images.
-        progress: Whether a bar is shown.
+        progress: Whether to show a bar.
         workers: Processes.
+
+    Returns:
+        The result of each method and of its variants, and the run behind them.
+
+    Raises:
+        InputError: `gamma` is not above 0 and at most 1, or a method explains a probability.
     """
     if not 0 < gamma <= 1:
         raise InputError(f"Expected `gamma` to be above 0 and at most 1, got {gamma}.")
-    tried: dict[str, Any] = {}
-    cures: dict[str, list[tuple[str, str]]] = {}
+    tried: dict[str, object] = {}
+    labels: dict[str, list[tuple[str, str]]] = {}
     for item in methods:
-        written = _explaining_counts(item)
-        label = choose_one("method", written).label
-        variants = [
-            (option, _labelled(written, option, value)) for option, value in _cures(written)
-        ]
-        cures[label] = [(option, choose_one("method", one).label) for option, one in variants]
-        for one in (written, *(one for _, one in variants)):
-            tried[choose_one("method", one).label] = one
+        plain = _explaining_logits(item)
+        variants = [(option, _with(plain, option, value)) for option, value in _variants(plain)]
+        labels[_label(plain)] = [(option, _label(variant)) for option, variant in variants]
+        tried |= {_label(one): one for one in (plain, *(variant for _, variant in variants))}
     controls = {name: _control(name, tried.values()) for name in CONTROLS}
-    added = [{name: {"label": at}} for name, at in controls.items() if at not in tried]
+    added = [{name: {"label": label}} for name, label in controls.items() if label not in tried]
     spec = make_suite(
         {
             "environments": environments(samples, sizes),
@@ -245,51 +249,54 @@ def refute(
             "protocols": [{"truth_f1": {"truth": side, "label": side}} for side in SIDES],
         }
     )
-    evidence = Evidence(run(spec, out, progress=progress, workers=workers), cures, controls)
-    return [evidence.verdict(label, gamma) for label in tried], evidence
+    evidence = Evidence(run(spec, out, progress=progress, workers=workers), labels, controls)
+    return [evidence.judge(label, gamma) for label in tried], evidence
 
 
-def _control(name: str, tried: Iterable[Any]) -> str:
-    """The label of a control: its own, whatever a user's method is called."""
+def _label(item: object) -> str:
+    return choose_one("method", item).label
+
+
+def _control(name: str, tried: Iterable[object]) -> str:
+    """The label of a control; a user's method may already have the usual one."""
     key = choose_one("method", name).key
     same = (choose_one("method", item) for item in tried)
     return next((choice.label for choice in same if choice.key == key), f"control {name}")
 
 
-def environments(samples: int, sizes: Sequence[int] = SIZES) -> list[dict[str, Any]]:
+def environments(samples: int, sizes: Sequence[int] = SIZES) -> list[SuiteItem]:
     """The designed environments of the test, as a suite writes them."""
-    grid: list[tuple[str, dict[str, Any]]] = []
+    grid: list[tuple[str, dict[str, object]]] = []
     for size in sizes:
         grid.append(("single_color_modulo", {"size": size}))
         for colors in COLORS:
             for unseen in (True, False):
-                told = {"size": size, "colors": colors, "unseen": unseen}
-                grid.append(("multi_color_sum", told))
+                grid.append(("multi_color_sum", {"size": size, "colors": colors, "unseen": unseen}))
     return [
-        {name: {**told, "samples": samples, "label": _label(name, told)}} for name, told in grid
+        {name: {**options, "samples": samples, "label": _environment_label(name, options)}}
+        for name, options in grid
     ]
 
 
-def _label(name: str, told: Mapping[str, Any]) -> str:
-    return f"{name}[{','.join(f'{option}={value}' for option, value in told.items())}]"
+def _environment_label(name: str, options: Mapping[str, object]) -> str:
+    return f"{name}[{','.join(f'{option}={value}' for option, value in options.items())}]"
 
 
-def _explaining_counts(item: Any) -> Any:
-    """The truth is that of a count, not of a probability, which saturates."""
+def _explaining_logits(item: object) -> object:
+    """The method with `output: logit`: the truth is that of a count; a probability saturates."""
     choice = choose_one("method", item)
     if choice.options.get("output", "logit") == "logit":
         return item
-    told = {} if isinstance(item, Choice) else pick(item)[1]
-    if "output" in told or isinstance(item, Choice):
+    if isinstance(item, Choice) or "output" in pick(item)[1]:
         raise InputError(
             f"Expected method `{choice.label}` to explain `output: logit`, got "
             f"`{choice.options['output']}`: the truth is that of a count."
         )
-    return _labelled(item, "output", "logit")
+    return _with(item, "output", "logit")
 
 
-def _cures(item: Any) -> Iterator[tuple[str, str]]:
-    """Options that may cure a method, with what they become."""
+def _variants(item: object) -> Iterator[tuple[str, str]]:
+    """Options that may repair a method, each with its new value."""
     choice = choose_one("method", item)
     if isinstance(item, Choice):
         return  # it exists in this process only, as it is
@@ -300,10 +307,10 @@ def _cures(item: Any) -> Iterator[tuple[str, str]]:
         yield from (("units", units) for units in SEGMENTS if choice.options["units"] != units)
 
 
-def _labelled(item: Any, option: str, value: str) -> dict[str, Any]:
-    """The same method with another option, and labelled so."""
-    name, told = pick(item)
-    own = told.pop("label", None)
-    changed = {name: {**told, option: value}}
-    label = f"{own}[{option}={value}]" if own else choose_one("method", changed).label
-    return {name: {**told, option: value, "label": label}}
+def _with(item: object, option: str, value: str) -> SuiteItem:
+    """The same method with another option, which its label names."""
+    name, options = pick(item)
+    own = options.pop("label", None)
+    changed = {**options, option: value}
+    label = f"{own}[{option}={value}]" if own else _label({name: changed})
+    return {name: {**changed, "label": label}}

@@ -13,7 +13,7 @@ import typer
 from PIL import Image
 from rich.console import Console
 
-from assay.answers.refutation import Evidence, Judged, Verdict, refute
+from assay.answers.refutation import Evidence, RefutationResult, TruthComparison, refute
 from assay.errors import InputError, PrerequisiteError
 from assay.store import file_name
 
@@ -68,17 +68,17 @@ def check_methods(
     _end(verdicts)
 
 
-def _end(verdicts: Sequence[Verdict]) -> None:
+def _end(verdicts: Sequence[RefutationResult]) -> None:
     """A method that failed was not judged: the exit code says so."""
     if any(verdict.failed for verdict in verdicts):
         raise typer.Exit(FAILED)
 
 
-def _objects(verdict: Verdict) -> list[dict[str, Any]]:
+def _objects(verdict: RefutationResult) -> list[dict[str, Any]]:
     """What programs read; of a method that gave no map, why."""
     if verdict.rows:
         return [asdict(row) for row in verdict.rows]
-    empty = dict.fromkeys(field.name for field in fields(Judged))
+    empty = dict.fromkeys(field.name for field in fields(TruthComparison))
     return [{**empty, "method": verdict.method, "refuted": False, "reason": verdict.missing}]
 
 
@@ -88,7 +88,7 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
-def _said(verdict: Verdict) -> list[str]:
+def _said(verdict: RefutationResult) -> list[str]:
     if not verdict.rows:
         how = "FAILED" if verdict.failed else "not tried"
         return [f"{verdict.method}: {how}. {verdict.missing}"]
@@ -105,7 +105,7 @@ def _said(verdict: Verdict) -> list[str]:
         return [said, f"  lowest: {_numbers(worst)}"]
     everywhere = {row.environment for row in verdict.rows}
     where = {row.environment for row in verdict.rows if row.refuted}
-    by_reason: dict[str, list[Judged]] = {}
+    by_reason: dict[str, list[TruthComparison]] = {}
     for row in verdict.rows:
         if row.refuted:
             by_reason.setdefault(row.reason, []).append(row)
@@ -122,7 +122,7 @@ def _said(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _numbers(row: Judged) -> str:
+def _numbers(row: TruthComparison) -> str:
     return (
         f"F1 {row.f1:.2f} (precision {row.precision:.2f}, recall {row.recall:.2f}) of the "
         f"{row.truth.replace('_', ' ')} truth in {row.environment}; random {row.f1_random:.2f}, "
@@ -130,7 +130,7 @@ def _numbers(row: Judged) -> str:
     )
 
 
-def _pictures(verdicts: Sequence[Verdict], evidence: Evidence) -> dict[str, Image.Image]:
+def _pictures(verdicts: Sequence[RefutationResult], evidence: Evidence) -> dict[str, Image.Image]:
     """One picture of each refuted method, where it is worst."""
     return {v.method: evidence.picture(v.worst) for v in verdicts if v.refuted}
 

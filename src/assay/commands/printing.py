@@ -1,147 +1,159 @@
-"""What a run says on the terminal: how it was read, what it costs, who comes first, what failed."""
+"""What a run prints: notes, accuracy, costs, the order of the methods, what failed."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-
-def print_notes(console: Console, manifest: dict[str, Any]) -> None:
-    """How data and weights were read, where that was not said but found."""
-    for name, about in manifest["datasets"].items():
-        if about.get("note"):
-            console.print(f"{name}: {about['note']}.", markup=False, soft_wrap=True)
-    for name, about in manifest["models"].items():
-        if about.get("card", {}).get("weights"):
-            console.print(f"{name}: {about['card']['weights']}.", markup=False, soft_wrap=True)
+if TYPE_CHECKING:
+    from assay.plan.forecast import Forecast
+    from assay.ranking.leaderboard import Leaderboard
+    from assay.ranking.overall import OverallRow
+    from assay.results import Results
+    from assay.store import CleanAccuracy, Manifest, StoredObject
 
 
-def print_accuracy(console: Console, row: dict[str, Any]) -> None:
-    """How often a network is right, and a warning where that is hardly above chance."""
-    from assay.run.manifest import hardly_above_chance
+def print_notes(console: Console, manifest: Manifest) -> None:
+    """Print how data and weights were read, where assay had to decide it."""
+    notes = {name: dataset.note for name, dataset in manifest.datasets.items()}
+    weights = {name: model.weights_file for name, model in manifest.models.items()}
+    for name, note in (*notes.items(), *weights.items()):
+        if note:
+            console.print(f"{name}: {note}.", markup=False, soft_wrap=True)
 
-    right = f"right on {row['accuracy']:.1%} of {row['n']} samples of {row['dataset']}."
-    console.print(f"{row['model']} is {right}", markup=False)
-    if hardly_above_chance(row):
+
+def print_accuracy(console: Console, row: CleanAccuracy) -> None:
+    """Print how often a network is right, and a warning where that is hardly above chance."""
+    right = f"right on {row.accuracy:.1%} of {row.n} samples of {row.dataset}."
+    console.print(f"{row.model} is {right}", markup=False)
+    if row.hardly_above_chance:
         console.print(
-            f"That is hardly above chance ({row['chance']:.1%}): labels or normalisation "
+            f"That is hardly above chance ({row.chance:.1%}): labels or normalisation "
             f"probably do not fit the model.",
             style="yellow",
             highlight=False,
         )
 
 
-def print_answer(console: Console, results: Any) -> None:
-    """The order of the methods, per dataset and model."""
-    board, manifest = results.leaderboard(), results.manifest
-    pairs = dict.fromkeys((shard["dataset"], shard["model"]) for shard in manifest["shards"])
+def print_answer(console: Console, results: Results) -> None:
+    """Print the order of the methods, per dataset and model."""
+    board, manifest = results.leaderboard(), results.entries
+    pairs = dict.fromkeys((shard.dataset, shard.model) for shard in manifest.shards)
     for dataset, model in pairs:
-        rows = [r for r in board.overall if (r["dataset"], r["model"]) == (dataset, model)]
-        title = f"{_setting(dataset, model)}: provisional order by mean rank over the protocols"
-        table = Table(title=escape(title))
-        for column in ("", "method", "mean rank", "95 %", "first in resamples"):
-            table.add_column(
-                column, justify="left" if column == "method" else "right", overflow="fold"
-            )
-        tied = [row["position"] for row in rows]
-        for row in rows:
-            control = " (control)" if manifest["methods"][row["method"]]["control"] else ""
-            table.add_row(
-                f"{row['position']:g}{'=' if tied.count(row['position']) > 1 else ''}",
-                escape(row["method"] + control),
-                f"{row['mean_rank']:.2f}",
-                "" if row["low"] is None else f"{row['low']:.1f} to {row['high']:.1f}",
-                "" if row["first_share"] is None else f"{row['first_share']:.0%}",
-            )
+        rows = [r for r in board.over_protocols if (r.dataset, r.model) == (dataset, model)]
         if rows:
-            console.print(table)
-        _print_truth(console, results, board, (dataset, model))
+            title = f"{_setting(dataset, model)}: provisional order by mean rank over the protocols"
+            console.print(_order_table(title, rows))
+        _print_truth(console, manifest, board, (dataset, model))
+
+
+def _order_table(title: str, rows: list[OverallRow]) -> Table:
+    table = Table(title=escape(title))
+    for column in ("", "method", "mean rank", "95 %", "first in resamples"):
+        table.add_column(column, justify="left" if column == "method" else "right", overflow="fold")
+    positions = [row.position for row in rows]
+    for row in rows:
+        tied = positions.count(row.position) > 1
+        known = row.low is not None and row.high is not None
+        table.add_row(
+            f"{row.position:g}{'=' if tied else ''}",
+            escape(row.method + (" (control)" if row.control else "")),
+            f"{row.mean_rank:.2f}",
+            f"{row.low:.1f} to {row.high:.1f}" if known else "",
+            "" if row.first_share is None else f"{row.first_share:.0%}",
+        )
+    return table
 
 
 def _setting(dataset: str, model: str) -> str:
     return dataset if dataset == model else f"{dataset}, {model}"  # an environment is both
 
 
-def _print_truth(console: Console, results: Any, board: Any, where: tuple[str, str]) -> None:
-    """The methods by the truth, where it is known: it is not in the order by mean rank."""
-    for protocol in results.knowing:
-        rows = [
-            row
-            for row in board.rows
-            if (row["dataset"], row["model"], row["protocol"]) == (*where, protocol)
-            and row["rank"] is not None
-            and not results.manifest["methods"][row["method"]]["control"]
+def _print_truth(
+    console: Console, manifest: Manifest, board: Leaderboard, where: tuple[str, str]
+) -> None:
+    """Print the methods by the truth, where it is known: it is not in the order by mean rank."""
+    for protocol in manifest.truth_protocols:
+        scores = [
+            f"{row.method} {row.mean:.3f}"
+            for row in board.by_protocol
+            if (row.dataset, row.model, row.protocol) == (*where, protocol)
+            and row.rank is not None
+            and not row.control
         ]
-        if rows:
-            said = ", ".join(f"{row['method']} {row['mean']:.3f}" for row in rows)
-            line = f"By the truth, {protocol} on {where[0]}: {said}."
+        if scores:
+            line = f"By the truth, {protocol} on {where[0]}: {', '.join(scores)}."
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_checks(console: Console, results: Any) -> None:
-    """By how much maps miss what their methods promise, where that can be seen."""
-    from assay.report.promise_table import lines
+def print_promises(console: Console, results: Results) -> None:
+    """Print by how much maps miss what their methods promise, where that can be seen."""
+    from assay.report.promise_table import promise_lines
 
-    for line in lines(results.checks):
+    for line in promise_lines(results.checks):
         if line.large:
-            text = f"{_setting(line.dataset, line.model)}: {line.sentence}"
+            text = f"{_setting(line.setting.dataset, line.setting.model)}: {line.sentence}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_not_applicable(console: Console, results: Any) -> None:
-    """Which methods and protocols did not apply, each reason once."""
+def print_not_applicable(console: Console, results: Results) -> None:
+    """Print which methods and protocols did not apply, each reason once."""
     cells = results.not_applicable
-    for reason in dict.fromkeys(c["reason"] for c in cells):
-        mine = {(c["method"], c["protocol"]) for c in cells if c["reason"] == reason}
-        line = f"Not applicable: {', '.join(_who(mine, results.manifest))}. {reason}"
+    for reason in dict.fromkeys(cell["reason"] for cell in cells):
+        pairs = {(c["method"], c["protocol"]) for c in cells if c["reason"] == reason}
+        line = f"Not applicable: {', '.join(_affected(pairs, results.entries))}. {reason}"
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-def _who(cells: set[tuple[str, str]], manifest: dict[str, Any]) -> list[str]:
-    """To whom it is due: methods under every protocol, protocols for every method; then the rest.
+def _affected(pairs: set[tuple[str, str]], manifest: Manifest) -> list[str]:
+    """Name these pairs of method and protocol in few words.
 
-    Of the rest, the fewer names.
+    Methods that do not apply under any protocol come first, then protocols that apply to no method.
+    The other pairs are named by their methods or by their protocols, whichever are fewer.
     """
-    methods, protocols = list(manifest["methods"]), list(manifest["protocols"])
-    whole = [m for m in methods if all((m, p) in cells for p in protocols)]
-    whole += [p for p in protocols if all((m, p) in cells for m in methods)]
-    rest = {(m, p) for m, p in cells if not {m, p} & set(whole)}
-    left = [m for m in methods if m in {m for m, _ in rest}]
-    asked = [p for p in protocols if p in {p for _, p in rest}]
-    return [*whole, *min(left, asked, key=len)]
+    methods, protocols = list(manifest.methods), list(manifest.protocols)
+    whole = [m for m in methods if all((m, p) in pairs for p in protocols)]
+    whole += [p for p in protocols if all((m, p) in pairs for m in methods)]
+    rest = [(m, p) for m, p in pairs if not {m, p} & set(whole)]
+    rest_methods = [m for m in methods if m in {m for m, _ in rest}]
+    rest_protocols = [p for p in protocols if p in {p for _, p in rest}]
+    return [*whole, *min(rest_methods, rest_protocols, key=len)]
 
 
-def print_failures(console: Console, failures: list[dict[str, Any]]) -> None:
-    """What failed, each message once."""
-    console.print(f"[red]{len(failures)} cells failed[/red]; the others are kept:")
+def print_failures(console: Console, failures: list[StoredObject]) -> None:
+    """Print what failed, each message once."""
+    console.print(f"[red]{len(failures)} cells failed[/red]; the others are stored:")
     for message in dict.fromkeys(f["message"] for f in failures):
         cells = [f"{f['method']} x {f['protocol']}" for f in failures if f["message"] == message]
         more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
         console.print(f"  {', '.join(cells[:3])}{more}: {message}", markup=False)
 
 
-def forecast_table(found: Any) -> Table:
-    """The passes of a run through its networks, by protocol and method, and its time."""
+def forecast_table(expected: Forecast) -> Table:
+    """The network passes of a run, by protocol and method, and its time."""
     table = Table(title="What the run will cost, in passes through its networks")
     table.add_column("", overflow="fold")
     for column in ("forward", "of these shared", "backward"):
         table.add_column(column, justify="right")
-    for name, rows in found.rows.items():
-        table.add_row(escape(name), f"{rows:,}", f"{found.shared.get(name, 0):,}")
+    for name, rows in expected.rows.items():
+        table.add_row(escape(name), f"{rows:,}", f"{expected.shared.get(name, 0):,}")
     table.add_section()
-    for name, rows in found.method_rows.items():
-        more = " and more" if name in found.unknown else ""
-        back = f"{found.backward_rows.get(name, 0):,}"
-        table.add_row(escape(f"explaining: {name}"), f"{rows:,}{more}", "", back)
-    for name, rows in found.once_rows.items():
+    for name, rows in expected.method_rows.items():
+        more = " and more" if name in expected.unknown else ""
+        backward = f"{expected.backward_rows.get(name, 0):,}"
+        table.add_row(escape(f"explaining: {name}"), f"{rows:,}{more}", "", backward)
+    for name, rows in expected.once_rows.items():
         table.add_row(escape(f"once for all samples: {name}"), f"{rows:,}")
     table.add_section()
-    table.add_row("a look at each network", f"{found.looked:,}")
-    shared, back = sum(found.shared.values()), found.backwards
-    table.add_row("all passes", f"{found.forwards:,}", f"{shared:,}", f"{back:,}")
-    table.add_row("calls of the network", f"{found.calls:,}")
-    if found.seconds is not None:
-        minutes, seconds = divmod(round(found.seconds), 60)
+    table.add_row("warm-up passes", f"{expected.looked:,}")
+    shared = sum(expected.shared.values())
+    all_passes = (expected.forwards, shared, expected.backwards)
+    table.add_row("all passes", *(f"{passes:,}" for passes in all_passes))
+    table.add_row("calls of the network", f"{expected.calls:,}")
+    if expected.seconds is not None:
+        minutes, seconds = divmod(round(expected.seconds), 60)
         table.add_row("estimated time", f"{minutes} min {seconds:02d} s")
     return table

@@ -1,66 +1,71 @@
-"""Whether a run's protocols agree with its truth, as a table."""
+"""Which of a run's protocols agree with the truth, as a table."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from assay.errors import InputError
-from assay.ranking.trust import FEW_METHODS, NO_ORDER
+from assay.ranking.trust import FEW_METHODS, NO_ORDER, TrustRow
 from assay.results import load
 
 
 def print_trust(
     console: Console, folders: Sequence[Path], truth: str | None, as_json: bool
 ) -> None:
-    """How far each protocol orders the methods as the truth does, where it is known."""
+    """Print how far each protocol orders the methods as the truth does, where it is known."""
     several = len(folders) > 1
-    rows = []
+    rows: list[tuple[str, TrustRow]] = []  # with the folder, where there are several
     for folder in folders:
-        found = load(folder).trust(truth, quiet=True)
-        rows += [{**row, "run": str(folder) if several else ""} for row in found]
-        if not found and (several or as_json):
+        own = load(folder).trust_rows(truth)
+        rows += [(str(folder) if several else "", row) for row in own]
+        if not own and (several or as_json):
             left_out = f"Left out `{folder}`. {NO_ORDER}"
             Console(stderr=True).print(left_out, markup=False, highlight=False, soft_wrap=True)
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps([{**row.as_dict(), "run": run} for run, row in rows], indent=1))
         return
     if not rows:
         raise InputError(NO_ORDER)
-    for where in dict.fromkeys(_where(row) for row in rows):
-        mine = [row for row in rows if _where(row) == where]
-        methods, truth = len(mine[0]["methods"]), mine[0]["truth"]
-        said = ", ".join(dict.fromkeys(part for part in where[:-1] if part))
-        title = f"{said}: order of {methods} methods against that by {truth}"
-        table = Table(title=escape(title))
-        table.add_column("protocol", overflow="fold")
-        for column in ("correlation", "95 %", "n"):
-            table.add_column(column, justify="right")
-        for row in sorted(mine, key=_place):
-            value = "" if row["correlation"] is None else f"{row['correlation']:.2f}"
-            ends = "" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
-            table.add_row(escape(row["protocol"]), value, ends, str(row["n"]))
-        console.print(table)
-        fewest = min(len(row["methods"]) for row in mine)
-        if fewest < FEW_METHODS:
-            console.print(
-                f"So few methods ({fewest}) tell little, however narrow an interval is: it is over "
-                f"the samples only. Compare {FEW_METHODS} or more.",
-                highlight=False,
-            )
+    for key in dict.fromkeys(_table_key(run, row) for run, row in rows):
+        _print_table(console, key, [row for run, row in rows if _table_key(run, row) == key])
     console.print("Intervals are over the samples; other methods may give other correlations.")
 
 
-def _where(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """What one table is about."""
-    return tuple(row[key] for key in ("run", "dataset", "model", "checkpoint", "truth"))
+def _table_key(run: str, row: TrustRow) -> tuple[str, ...]:
+    """What one table is about: run, setting, and the protocol that knows the truth."""
+    return run, *row.setting, row.truth
 
 
-def _place(row: Mapping[str, Any]) -> float:
-    return 2.0 if row["correlation"] is None else -row["correlation"]
+def _print_table(console: Console, key: tuple[str, ...], rows: Sequence[TrustRow]) -> None:
+    where = ", ".join(dict.fromkeys(part for part in key[:-1] if part))
+    title = (
+        f"{where}: order of {len(rows[0].methods)} methods compared with that by {rows[0].truth}"
+    )
+    table = Table(title=escape(title))
+    table.add_column("protocol", overflow="fold")
+    for column in ("correlation", "95 %", "n"):
+        table.add_column(column, justify="right")
+    for row in sorted(rows, key=_descending):
+        value = "" if row.correlation is None else f"{row.correlation:.2f}"
+        known = row.low is not None and row.high is not None
+        ends = f"{row.low:.2f} to {row.high:.2f}" if known else ""
+        table.add_row(escape(row.protocol), value, ends, str(row.n))
+    console.print(table)
+    fewest = min(len(row.methods) for row in rows)
+    if fewest < FEW_METHODS:
+        console.print(
+            f"So few methods ({fewest}) say little, even where an interval is narrow: it is over "
+            f"the samples only. Compare {FEW_METHODS} or more.",
+            highlight=False,
+        )
+
+
+def _descending(row: TrustRow) -> float:
+    """Sort by correlation, the highest first; an unknown one is last."""
+    return 2.0 if row.correlation is None else -row.correlation

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from assay.plan.plan import Plan, Shard
 from assay.plugins.identity import canonical
-from assay.store import CURVES, SCORES, Array
+from assay.store import CURVES, SCORES, Array, CellRecord
 from assay.store.pieces import CellPiece
 from assay.suite.spec import Choice
 from assay.types import Scores
@@ -24,7 +24,9 @@ class Outcome:
     metrics: Mapping[str, Array] = field(default_factory=dict)  # name -> one number per sample
     statuses: Array | None = None  # one per sample; None: the cell's for all
     scores: Scores | None = None  # with their curves
-    cost: Mapping[str, object] = field(default_factory=dict)  # seconds, forwards
+    seconds: float | None = None  # of scoring
+    explain_seconds: float | None = None
+    forwards: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,21 +40,22 @@ class Cell:
 
     def piece(self, groups: Sequence[str], outcome: Outcome) -> CellPiece:
         """The rows of this cell, ready to be written."""
-        about = {
-            "cell": self._id,
-            "shard": self.shard.id,
-            "dataset": self.shard.dataset,
-            "model": self.shard.model,
-            "method": self.method.label,
-            "protocol": self.protocol.label,
-            "status": outcome.status,
-            "message": outcome.message,
-            **outcome.cost,
-        }
-        name = self.plan.piece(self.shard, self.method, self.protocol)
-        return CellPiece(
-            name, about, self._curve_table(outcome.scores), self._score_table(groups, outcome)
+        record = CellRecord(
+            cell=self._id,
+            shard=self.shard.id,
+            dataset=self.shard.dataset,
+            model=self.shard.model,
+            method=self.method.label,
+            protocol=self.protocol.label,
+            status=outcome.status,
+            message=outcome.message,
+            seconds=outcome.seconds,
+            explain_seconds=outcome.explain_seconds,
+            forwards=outcome.forwards,
         )
+        name = self.plan.piece(self.shard, self.method, self.protocol)
+        curves, scores = self._curve_table(outcome.scores), self._score_table(groups, outcome)
+        return CellPiece(name, record.to_json(), curves, scores)
 
     @property
     def _id(self) -> str:

@@ -3,11 +3,10 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from assay.engine.engine import Arrays
 from assay.plan.plan import Plan, Shard
-from assay.store import CHECKS, CURVES, SCORES, Array, Store
+from assay.store import CHECKS, CURVES, SCORES, Array, ShardSummary, Store
 from assay.store.pieces import ArraysPiece, Piece, Place
 from assay.suite.spec import Choice
 
@@ -42,10 +41,10 @@ class Finished:
         """The shards of which something is missing."""
         return [shard for shard in self.plan.shards if not self.shard(shard)]
 
-    def summary(self, shard: Shard) -> dict[str, Any] | None:
+    def summary(self, shard: Shard) -> ShardSummary | None:
         """What is known of a shard's samples, and what it has cost so far."""
-        found: dict[str, Any] | None = Store.read_json(self.store.path(*summary_place(shard)))
-        return found
+        stored = Store.read_json(self.store.path(*summary_place(shard)))
+        return None if stored is None else ShardSummary.from_json(stored)
 
     def maps(self, shard: Shard, method: Choice) -> tuple[Array, float] | None:
         """A method's maps, where they are those of these samples, and the seconds they took."""

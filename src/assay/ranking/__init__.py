@@ -1,13 +1,18 @@
 """Orders of methods with intervals and ties, from the tables of a run."""
 
 from assay.ranking.against import against
-from assay.ranking.intervals import Differences, Interval, mean_interval, paired_differences
+from assay.ranking.intervals import (
+    Interval,
+    PairedDifferences,
+    mean_interval,
+    paired_differences,
+)
 from assay.ranking.leaderboard import Leaderboard, leaderboard
 from assay.ranking.orders import (
     FEWEST_GROUPS,
     OverallOrder,
     ProtocolScores,
-    Ranks,
+    TiedRanks,
     overall_order,
     positions,
     resolved,
@@ -16,12 +21,12 @@ from assay.ranking.orders import (
 
 __all__ = [
     "FEWEST_GROUPS",
-    "Differences",
     "Interval",
     "Leaderboard",
     "OverallOrder",
+    "PairedDifferences",
     "ProtocolScores",
-    "Ranks",
+    "TiedRanks",
     "against",
     "leaderboard",
     "mean_interval",

@@ -1,71 +1,113 @@
-"""Every method against one control, sample by sample."""
+"""Every method compared with one control, sample by sample."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Unpack
 
 import pyarrow as pa
 
 from assay.errors import unknown
-from assay.ranking.blocks import Block, Entry, Range, read_blocks
+from assay.ranking.blocks import Block, MethodScores, read_blocks
 from assay.ranking.orders import FEWEST_GROUPS
+from assay.ranking.resampling import BootstrapOptions
+from assay.ranking.rows import PublicRow
 from assay.ranking.sets import Key, Outcome
+from assay.store import Limits
+
+
+@dataclass(frozen=True)
+class ControlComparison:
+    """One method minus one control under one protocol.
+
+    Attributes:
+        dataset: Label of the dataset.
+        model: Label of the model.
+        protocol: Label of the protocol.
+        method: Label of the method.
+        control: Label of the control.
+        status: Status of the method's scores; only ok is ranked.
+        n: Number of samples that both have.
+        difference: Paired difference, positive where the method is better.
+        low: Lower end of the interval of this pair alone.
+        high: Upper end of the interval of this pair alone.
+        verdict: `above` or `below` where the interval excludes zero, otherwise `unclear`.
+    """
+
+    dataset: str
+    model: str
+    protocol: str
+    method: str
+    control: str
+    status: str
+    n: int
+    difference: float
+    low: float
+    high: float
+    verdict: str
+
+    def as_dict(self) -> PublicRow:
+        """The row as users read it."""
+        return dict(vars(self))
 
 
 def against(
     scores: pa.Table,
     control: str,
     outcomes: Mapping[Key, Outcome] | None = None,
-    ranges: Mapping[str, Range] | None = None,
-    **options: Any,
-) -> list[dict[str, Any]]:
-    """Give the paired difference of every method to a control under every protocol.
+    ranges: Mapping[str, Limits] | None = None,
+    **options: Unpack[BootstrapOptions],
+) -> list[ControlComparison]:
+    """Compare every method with a control under every protocol.
 
     Args:
         scores: The `scores` of a run.
-        control: Label of the method held against.
-        outcomes: What protocols that judge whole sets judge by.
-        ranges: Where a protocol's score can lie, by its label.
+        control: Label of the method that the others are compared with.
+        outcomes: The curves of the protocols that score whole sets.
+        ranges: The lowest and highest score of a protocol, by its label.
         **options: Keywords of `mean_interval`: level, resamples, seed.
 
     Returns:
-        One row per dataset, model, protocol and method: `difference`, positive where the method is
-        better, its interval `low` to `high` (of this pair alone), and `verdict`: `above` or
-        `below` where the interval excludes zero, else `unclear`.
+        One row per dataset, model, protocol and method.
+
+    Raises:
+        InputError: No method of the run has this label.
     """
     labels = set(scores["method"].to_pylist())
     if control not in labels:
         raise unknown("method of this run", control, labels)
     return [
-        _row(block, entry, reference, options)
+        _compare(block, method, reference, options)
         for block in read_blocks(scores, outcomes, ranges)
-        for reference in _named(block.entries, control)
-        for entry in block.entries
-        if entry.method != control and entry.values
+        for reference in _named(block.methods, control)
+        for method in block.methods
+        if method.method != control and method.values
     ]
 
 
-def _named(entries: Sequence[Entry], name: str) -> list[Entry]:
-    return [entry for entry in entries if entry.method == name and entry.values]
+def _named(methods: Sequence[MethodScores], name: str) -> list[MethodScores]:
+    return [scores for scores in methods if scores.method == name and scores.values]
 
 
-def _row(block: Block, entry: Entry, control: Entry, options: dict[str, Any]) -> dict[str, Any]:
-    better, worse = (entry, control) if block.higher_is_better else (control, entry)
-    found = block.difference(better, worse, options)
-    sure = found.n_groups >= FEWEST_GROUPS and not math.isnan(found.low)
-    verdict = "above" if found.low > 0 else "below" if found.high < 0 else "unclear"
-    return {
-        "dataset": block.dataset,
-        "model": block.model,
-        "protocol": block.protocol,
-        "method": entry.method,
-        "control": control.method,
-        "status": entry.status,
-        "n": len(entry.values.keys() & control.values.keys()),
-        "difference": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "verdict": verdict if sure else "unclear",
-    }
+def _compare(
+    block: Block, scores: MethodScores, control: MethodScores, options: BootstrapOptions
+) -> ControlComparison:
+    better, worse = (scores, control) if block.higher_is_better else (control, scores)
+    interval = block.difference(better, worse, options)
+    certain = interval.n_groups >= FEWEST_GROUPS and not math.isnan(interval.low)
+    verdict = "above" if interval.low > 0 else "below" if interval.high < 0 else "unclear"
+    return ControlComparison(
+        dataset=block.dataset,
+        model=block.model,
+        protocol=block.protocol,
+        method=scores.method,
+        control=control.method,
+        status=scores.status,
+        n=len(scores.values.keys() & control.values.keys()),
+        difference=interval.mean,
+        low=interval.low,
+        high=interval.high,
+        verdict=verdict if certain else "unclear",
+    )

@@ -6,36 +6,49 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from assay.ranking.intervals import (
-    Differences,
     Interval,
+    PairedDifferences,
     Statistic,
     mean_interval,
     paired_differences,
     set_differences,
     set_interval,
 )
-from assay.ranking.resampling import Floats
+from assay.ranking.resampling import BootstrapOptions, Floats
 from assay.ranking.sets import Key, Outcome
-from assay.store import SHOWN_ONLY
+from assay.store import SHOWN_ONLY, Limits, SettingKey
 
-COLUMNS = (
-    "dataset", "model", "checkpoint", "method", "method_options", "protocol", "protocol_options",
-    "metric", "sample", "group", "seed", "value", "higher_is_better", "status",
-)  # fmt: skip
+UNBOUNDED: Limits = (-math.inf, math.inf)
+StringOrBool = TypeVar("StringOrBool", str, bool)
 
-Row = Mapping[str, Any]
-Range = tuple[float, float]
-UNBOUNDED: Range = (-math.inf, math.inf)
+
+class ScoreRow(TypedDict):
+    """One headline row of the scores table."""
+
+    dataset: str
+    model: str
+    checkpoint: str
+    method: str
+    method_options: str
+    protocol: str
+    protocol_options: str
+    metric: str
+    sample: str
+    group: str
+    seed: int
+    value: float | None
+    higher_is_better: bool
+    status: str
 
 
 @dataclass(frozen=True)
-class Entry:
+class MethodScores:
     """One method's scores under one protocol.
 
     Attributes:
@@ -45,7 +58,7 @@ class Entry:
         values: Score by sample, averaged over seeds, only where there is one.
         failed: Number of samples on which the method failed, under any seed.
         degenerate: Number of samples marked degenerate, under any seed.
-        outcome: What a protocol that judges whole sets judges by; None where a mean is enough.
+        outcome: The curves behind a score of a whole set; None where the score is a mean.
     """
 
     method: str
@@ -69,79 +82,88 @@ class Block:
     metric: str
     higher_is_better: bool
     groups: Mapping[str, str]
-    entries: Sequence[Entry]
-    range: Range = UNBOUNDED  # of one score, and so of means and numbers of sets
+    methods: Sequence[MethodScores]
+    range: Limits = UNBOUNDED  # of one score, and so of means and of scores of sets
 
     @property
-    def ranked(self) -> list[Entry]:
-        """Entries that take part in ranks."""
-        return [entry for entry in self.entries if entry.status == "ok"]
+    def setting(self) -> SettingKey:
+        """The setting it belongs to."""
+        return SettingKey(self.dataset, self.model, self.checkpoint)
+
+    @property
+    def ranked(self) -> list[MethodScores]:
+        """The methods that take part in ranks."""
+        return [scores for scores in self.methods if scores.status == "ok"]
 
     @property
     def common(self) -> list[str]:
         """Samples that every ranked method has, sorted."""
-        samples = [set(entry.values) for entry in self.ranked]
+        samples = [set(scores.values) for scores in self.ranked]
         return sorted(set.intersection(*samples)) if samples else []
 
-    def matrix(self, entries: Sequence[Entry]) -> Floats:
-        """Give the scores of `entries` on the common samples [n, m]."""
-        rows = [[entry.values[sample] for entry in entries] for sample in self.common]
-        return np.array(rows, dtype=np.float64).reshape(len(rows), len(entries))
+    def matrix(self, methods: Sequence[MethodScores]) -> Floats:
+        """Give the scores of `methods` on the common samples [n, m]."""
+        rows = [[scores.values[sample] for scores in methods] for sample in self.common]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(methods))
 
     @property
     def judges_sets(self) -> bool:
-        """Whether the score is a number of the whole set rather than a mean."""
-        return any(entry.outcome is not None for entry in self.entries)
+        """Whether the score is one of the whole set rather than a mean."""
+        return any(scores.outcome is not None for scores in self.methods)
 
-    def interval(self, entry: Entry, options: Mapping[str, Any]) -> Interval:
-        """Give the score of one entry on all the samples it has."""
-        samples = sorted(entry.values)
+    def interval(self, scores: MethodScores, options: BootstrapOptions) -> Interval:
+        """Give the score of one method on all the samples it has."""
+        samples = sorted(scores.values)
         groups = self.groups_of(samples)
-        if entry.outcome is None:
-            found = mean_interval([entry.values[s] for s in samples], groups, **options)
-        else:
-            found = set_interval(self.statistic([entry], samples), groups, **options)
-        return found.within(*self.range)
+        if scores.outcome is None:
+            values = [scores.values[sample] for sample in samples]
+            return mean_interval(values, groups, **options).within(*self.range)
+        statistic = self.statistic([scores], samples)
+        return set_interval(statistic, groups, **options).within(*self.range)
 
-    def difference(self, entry: Entry, other: Entry, options: Mapping[str, Any]) -> Interval:
-        """Give one entry's score minus another's, on the samples of both."""
-        samples = sorted(entry.values.keys() & other.values.keys())
+    def difference(
+        self, scores: MethodScores, other: MethodScores, options: BootstrapOptions
+    ) -> Interval:
+        """Give one method's score minus another's, on the samples of both."""
+        samples = sorted(scores.values.keys() & other.values.keys())
         groups = self.groups_of(samples)
         if not self.judges_sets:
-            paired = [entry.values[s] - other.values[s] for s in samples]
-            found = mean_interval(paired, groups, **options)
-        else:
-            both = self.statistic([entry, other], samples)
-            minus = np.array([[1.0], [-1.0]])
-            found = set_interval(lambda weights: both(weights) @ minus, groups, **options)
-        return found.within(-self._width, self._width)
+            paired = [scores.values[s] - other.values[s] for s in samples]
+            return mean_interval(paired, groups, **options).within(-self._width, self._width)
+        both = self.statistic([scores, other], samples)
+        minus = np.array([[1.0], [-1.0]])
+        interval = set_interval(lambda weights: both(weights) @ minus, groups, **options)
+        return interval.within(-self._width, self._width)
 
-    def differences(self, entries: Sequence[Entry], options: Mapping[str, Any]) -> Differences:
-        """Compare all pairs of entries on the common samples."""
+    def differences(
+        self, methods: Sequence[MethodScores], options: BootstrapOptions
+    ) -> PairedDifferences:
+        """Compare all pairs of methods on the common samples."""
         groups = self.groups_of(self.common)
         if not self.judges_sets:
-            found = paired_differences(self.matrix(entries), groups, **options)
+            differences = paired_differences(self.matrix(methods), groups, **options)
         else:
-            found = set_differences(self.statistic(entries, self.common), groups, **options)
-        return found.within(self._width)
+            statistic = self.statistic(methods, self.common)
+            differences = set_differences(statistic, groups, **options)
+        return differences.within(self._width)
 
     @property
     def _width(self) -> float:
         least, most = self.range
         return most - least
 
-    def statistic(self, entries: Sequence[Entry], samples: Sequence[str]) -> Statistic:
-        """Give the function from weights of samples [b, n] to the entries' scores [b, m]."""
-        values = np.array([[entry.values[s] for entry in entries] for s in samples])
+    def statistic(self, methods: Sequence[MethodScores], samples: Sequence[str]) -> Statistic:
+        """Give the function from weights of samples [b, n] to the methods' scores [b, m]."""
+        values = np.array([[scores.values[s] for scores in methods] for s in samples])
 
-        def scores(weights: Floats) -> Floats:
+        def statistic(weights: Floats) -> Floats:
             means: Floats = weights @ values / weights.sum(axis=1, keepdims=True)
-            for column, entry in enumerate(entries):
-                if entry.outcome is not None:
-                    means[:, column] = entry.outcome.values(samples, weights)
+            for column, scores in enumerate(methods):
+                if scores.outcome is not None:
+                    means[:, column] = scores.outcome.values(samples, weights)
             return means
 
-        return scores
+        return statistic
 
     def groups_of(self, samples: Iterable[str]) -> list[str]:
         """Give the group of each sample."""
@@ -151,66 +173,77 @@ class Block:
 def read_blocks(
     scores: pa.Table,
     outcomes: Mapping[Key, Outcome] | None = None,
-    ranges: Mapping[str, Range] | None = None,
+    ranges: Mapping[str, Limits] | None = None,
 ) -> list[Block]:
     """Split the headline rows of a scores table by dataset, model, checkpoint and protocol.
 
     Args:
         scores: The `scores` of a run.
-        outcomes: What protocols that judge whole sets judge by.
-        ranges: Where a protocol's score can lie, by its label; anywhere where nothing is said.
+        outcomes: The curves of the protocols that score whole sets.
+        ranges: The lowest and highest score of a protocol, by its label; unlimited by default.
 
     Returns:
         The blocks, sorted by dataset, model, checkpoint and protocol.
+
+    Raises:
+        ValueError: A column is missing, or the rows of a block contradict each other.
     """
-    missing = sorted({*COLUMNS, "headline"} - set(scores.column_names))
+    columns = list(ScoreRow.__annotations__)
+    missing = sorted({*columns, "headline"} - set(scores.column_names))
     if missing:
         raise ValueError(f"Expected `scores` to have the columns {missing}, got none of these.")
-    split: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
-    for row in scores.filter(scores["headline"]).select(list(COLUMNS)).to_pylist():
+    split: dict[tuple[str, str, str, str], list[ScoreRow]] = defaultdict(list)
+    for row in scores.filter(scores["headline"]).select(columns).to_pylist():
         split[row["dataset"], row["model"], row["checkpoint"], row["protocol"]].append(row)
-    known = ranges or {}
+    limits = ranges or {}
     return [
-        replace(_block(key, split[key], outcomes or {}), range=known.get(key[3], UNBOUNDED))
+        replace(_block(key, split[key], outcomes or {}), range=limits.get(key[3], UNBOUNDED))
         for key in sorted(split)
     ]
 
 
-def model_of(block: Block) -> tuple[str, str, str]:
-    """Give the dataset, model and checkpoint of a block."""
-    return block.dataset, block.model, block.checkpoint
-
-
 def _block(
-    key: tuple[str, str, str, str], rows: Sequence[Row], outcomes: Mapping[Key, Outcome]
+    key: tuple[str, str, str, str], rows: Sequence[ScoreRow], outcomes: Mapping[Key, Outcome]
 ) -> Block:
     where = " / ".join(part for part in key if part)
     # A cell that never ran may not know its metric; one that ran does.
-    told = [row for row in rows if row["status"] not in ("n/a", "failed")] or rows
-    groups: dict[str, str] = {}
-    by_method: dict[str, list[Row]] = defaultdict(list)
+    ran = [row for row in rows if row["status"] not in ("n/a", "failed")] or rows
+    groups = _groups(rows, where)
+    by_method: dict[str, list[ScoreRow]] = defaultdict(list)
     for row in rows:
         by_method[row["method"]].append(row)
+    options = _single("protocol_options", (row["protocol_options"] for row in ran), where)
+    return Block(
+        *key,
+        protocol_options=options,
+        metric=_single("metric", (row["metric"] for row in ran), where),
+        higher_is_better=_single(
+            "higher_is_better", (row["higher_is_better"] for row in ran), where
+        ),
+        groups=groups,
+        methods=[
+            _with_outcome(_scores(name, by_method[name], groups, where), outcomes.get((*key, name)))
+            for name in sorted(by_method)
+        ],
+    )
+
+
+def _groups(rows: Sequence[ScoreRow], where: str) -> dict[str, str]:
+    """Give the group of each sample; a sample without one is a group of its own."""
+    groups: dict[str, str] = {}
+    for row in rows:
         group = row["group"] or row["sample"]
         if groups.setdefault(row["sample"], group) != group:
             raise ValueError(
                 f"Expected one `group` for sample {row['sample']!r} of {where}, "
                 f"got {groups[row['sample']]!r} and {group!r}."
             )
-    return Block(
-        *key,
-        protocol_options=_single("protocol_options", told, where),
-        metric=_single("metric", told, where),
-        higher_is_better=_single("higher_is_better", told, where),
-        groups=groups,
-        entries=[
-            _judged(_entry(name, by_method[name], groups, where), outcomes.get((*key, name)))
-            for name in sorted(by_method)
-        ],
-    )
+    return groups
 
 
-def _entry(method: str, rows: Sequence[Row], groups: Mapping[str, str], where: str) -> Entry:
+def _scores(
+    method: str, rows: Sequence[ScoreRow], groups: Mapping[str, str], where: str
+) -> MethodScores:
     scored: dict[str, list[float]] = defaultdict(list)
     failed: set[str] = set()
     degenerate: set[str] = set()
@@ -231,9 +264,12 @@ def _entry(method: str, rows: Sequence[Row], groups: Mapping[str, str], where: s
         if status not in ("failed", "n/a") and math.isfinite(value):
             scored[sample].append(value)
     statuses = {row["status"] for row in rows}
-    return Entry(
+    options = _single(
+        "method_options", (row["method_options"] for row in rows), f"{method} in {where}"
+    )
+    return MethodScores(
         method=method,
-        options=_single("method_options", rows, f"{method} in {where}"),
+        options=options,
         status=_status(statuses, len(scored), len(failed - scored.keys()), bool(degenerate)),
         values={sample: math.fsum(values) / len(values) for sample, values in scored.items()},
         failed=_failures(failed, groups),
@@ -241,20 +277,21 @@ def _entry(method: str, rows: Sequence[Row], groups: Mapping[str, str], where: s
     )
 
 
-def _judged(entry: Entry, outcome: Outcome | None) -> Entry:
-    """Give the entry with what its set is judged by: the samples that all seeds have."""
+def _with_outcome(scores: MethodScores, outcome: Outcome | None) -> MethodScores:
+    """Give the scores with the curves of their set, on the samples that all seeds have."""
     if outcome is None:
-        return entry
-    values = {s: v for s, v in entry.values.items() if s in set(outcome.samples)}
-    status = entry.status if values or entry.status != "ok" else "failed"
-    return replace(entry, outcome=outcome, values=values, status=status)
+        return scores
+    samples = set(outcome.samples)
+    values = {s: v for s, v in scores.values.items() if s in samples}
+    status = scores.status if values or scores.status != "ok" else "failed"
+    return replace(scores, outcome=outcome, values=values, status=status)
 
 
 def _status(statuses: set[str], scored: int, lost: int, degenerate: bool) -> str:
-    for why in SHOWN_ONLY:
-        if why in statuses:
-            return why
-    # A method that fails on most samples would leave the others too few to be compared on.
+    for status in SHOWN_ONLY:
+        if status in statuses:
+            return status
+    # A method that fails on most samples would leave too few samples to compare the others on.
     if scored and scored >= lost:
         return "ok"
     if lost:
@@ -269,10 +306,10 @@ def _failures(failed: set[str], groups: Mapping[str, str]) -> int:
     return max(1, len(groups.keys() - {""}))
 
 
-def _single(column: str, rows: Sequence[Row], where: str) -> Any:
-    values = sorted({row[column] for row in rows})
-    if len(values) != 1:
+def _single(column: str, values: Iterable[StringOrBool], where: str) -> StringOrBool:
+    different = sorted(set(values))
+    if len(different) != 1:
         raise ValueError(
-            f"Expected one `{column}` for {where}, got {values}; give them different labels."
+            f"Expected one `{column}` for {where}, got {different}; give them different labels."
         )
-    return values[0]
+    return different[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +25,7 @@ Statistic = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its interval, and the number of groups that it rests on."""
+    """A mean with its interval, and the number of groups behind it."""
 
     mean: float
     low: float
@@ -34,17 +33,17 @@ class Interval:
     n_groups: int
 
     def within(self, least: float, most: float) -> Interval:
-        """Give the part of it where the number can lie at all.
+        """Give the part of the interval that lies between two limits.
 
-        Student's and the bootstrap's ends know nothing of a score's range. What is cut off was
-        impossible, so the rest covers the true number as often as the whole did.
+        Student's and the bootstrap's ends do not depend on a score's range. The part beyond the
+        limits was impossible, so the rest covers the true number as often as the whole did.
         """
         low, high = max(self.low, min(least, self.mean)), min(self.high, max(most, self.mean))
         return replace(self, low=low, high=high)
 
 
 @dataclass(frozen=True)
-class Differences:
+class PairedDifferences:
     """All differences `mean[i, j]` = method i minus method j, with simultaneous intervals."""
 
     mean: Floats
@@ -52,8 +51,8 @@ class Differences:
     high: Floats
     n_groups: int
 
-    def within(self, most: float) -> Differences:
-        """Give the parts of them where differences of at most this much can lie."""
+    def within(self, most: float) -> PairedDifferences:
+        """Give the parts of the intervals that lie between minus and plus `most`."""
         most_here = np.maximum(most, np.abs(self.mean))
         low, high = np.maximum(self.low, -most_here), np.minimum(self.high, most_here)
         return replace(self, low=low, high=high)
@@ -70,10 +69,10 @@ def mean_interval(
     """Give the mean over samples with its equal-tailed bootstrap-t interval.
 
     Groups are resampled whole and the standard error is the cluster-robust one of the mean over
-    samples. Equal tails, not symmetric ones: for skewed scores they put the longer arm on the
-    side of the long tail, and at 10 samples they are the ones that keep their level. Where so
-    many resamples lose all variance that a tail is unknown (few distinct values, fewer than
-    about 4 groups) the tail is no shorter than Student's.
+    samples. Tails are equal, not symmetric: for skewed scores the longer arm is on the side of the
+    long tail. With 10 samples only equal tails keep their level. Where many resamples have no
+    variance (few distinct values, fewer than about 4 groups), a tail is unknown. It is then at
+    least as long as Student's.
 
     Args:
         values: Scores, one per sample.
@@ -113,16 +112,16 @@ def paired_differences(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-) -> Differences:
+) -> PairedDifferences:
     """Compare all pairs of methods with intervals that hold for all pairs at once.
 
     One critical value, the `level` quantile of the largest |t| over all pairs in common
-    resamples of the groups, serves every pair. With few groups and many methods it is
-    conservative, deliberately (97 to 100 % at 10 groups and 15 methods, 95 % at 200 groups):
-    sign-flip weights and Bonferroni's t are nearer to nominal when the methods' scores are
-    distributed alike, but fall to 80-90 % when a skewed score meets a nearly constant one, as a
-    method and a control do, and 10 samples cannot tell the two situations apart. It is never
-    below Student's quantile.
+    resamples of the groups, is used for every pair. With few groups and many methods it is
+    deliberately conservative: coverage is 97 to 100 % at 10 groups and 15 methods, 95 % at 200
+    groups. Sign-flip weights and Bonferroni's t are nearer to nominal when the methods' scores
+    have similar distributions. They fall to 80-90 % when a skewed score is compared with a nearly
+    constant one, as for a method and a control. 10 samples cannot show which case holds. The
+    critical value is never below Student's quantile.
 
     Args:
         values: Scores [n, m], one row per sample and one column per method.
@@ -151,7 +150,7 @@ def paired_differences(
         error = standard_error(deviations, sizes)
         half = _largest_t(deviations[:, error > 0], sizes, level, resamples, seed) * error
         low, high = mean - half, mean + half
-    return Differences(
+    return PairedDifferences(
         _square(mean, -mean, methods),
         _square(low, -high, methods),
         _square(high, -low, methods),
@@ -169,9 +168,9 @@ def set_interval(
 ) -> Interval:
     """Give a number of a whole set with its interval: Student's, with the bootstrap's error.
 
-    Whatever the number decides on the way it decides anew in every resample of the groups. That
-    makes it a step function whose resamples lie to one side of it: percentiles, corrected for bias
-    or not, may leave the number itself out, so they are not used.
+    A reduction that makes decisions, such as where to cut, makes them again in every resample of
+    the groups. So it is a step function whose resamples lie to one side of it. Percentile
+    intervals, with or without bias correction, may not contain the number, so they are not used.
 
     Args:
         statistic: From weights of samples [b, n] to the number [b, 1].
@@ -201,12 +200,12 @@ def set_differences(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-) -> Differences:
+) -> PairedDifferences:
     """Compare all pairs of numbers of whole sets, with intervals that hold for all at once.
 
-    One critical value, the `level` quantile of the largest deviation over all pairs in units of its
-    bootstrap standard deviation, serves every pair, widened as Student's distribution is against
-    the normal one.
+    One critical value is used for every pair: the `level` quantile of the largest deviation over
+    all pairs, in units of its bootstrap standard deviation. It is widened in the same way as
+    Student's distribution is wider than the normal one.
 
     Args:
         statistic: From weights of samples [b, n] to the methods' numbers [b, m].
@@ -236,7 +235,7 @@ def set_differences(
         tail = min((1 - level) / 2, float(stats.norm.sf(np.quantile(largest, level))))
         half = float(stats.t.isf(tail, n_groups - 1)) * error
         low, high = mean - half, mean + half
-    return Differences(
+    return PairedDifferences(
         _square(mean, -mean, len(values)),
         _square(low, -high, len(values)),
         _square(high, -low, len(values)),
@@ -258,7 +257,7 @@ def _set_draws(
 
 
 def _deviations(sums: Floats, sizes: Floats, mean: Floats, scale: Floats) -> Floats:
-    """Centre group sums; a column that is constant but for rounding becomes exactly 0."""
+    """Centre group sums; a column that is constant up to rounding becomes exactly 0."""
     deviations: Floats = sums - sizes[:, None] * mean
     flat = np.abs(deviations).max(axis=0) <= ROUNDING * sizes.max() * scale
     return np.where(flat, 0.0, deviations)
@@ -271,11 +270,11 @@ def _unless_rounding(values: Floats, scale: Floats) -> Floats:
 def _tails(draws: Floats, level: float, n_groups: int) -> tuple[float, float]:
     tail = (1 - level) / 2
     student = float(stats.t.ppf(1 - tail, n_groups - 1))
-    kept = draws[~np.isnan(draws)]
-    if len(kept) == 0:
+    valid = draws[~np.isnan(draws)]
+    if len(valid) == 0:
         return -student, student
-    below, above = (float(q) for q in np.quantile(kept, [tail, 1 - tail]))
-    if len(draws) - len(kept) > tail * len(draws):
+    below, above = (float(q) for q in np.quantile(valid, [tail, 1 - tail]))
+    if len(draws) - len(valid) > tail * len(draws):
         return min(below, -student), max(above, student)
     return below, above
 
@@ -301,7 +300,7 @@ def _square(upper: Floats, lower: Floats, methods: int) -> Floats:
 
 
 def _finite(values: ArrayLike, ndim: int) -> Floats:
-    scores: NDArray[Any] = np.asarray(values, dtype=np.float64)
+    scores: Floats = np.asarray(values, dtype=np.float64)
     if scores.ndim != ndim or scores.size == 0:
         raise ValueError(
             f"Expected `values` to have {ndim} dimension(s) and no empty one, "

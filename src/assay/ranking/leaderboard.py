@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from assay.ranking import table
-from assay.ranking.blocks import Range, model_of, read_blocks
-from assay.ranking.overall import model_order
-from assay.ranking.rows import block_rows
+from assay.ranking.blocks import read_blocks
+from assay.ranking.overall import LeftOutRow, OverallRow, model_order
+from assay.ranking.resampling import BootstrapOptions
+from assay.ranking.rows import BoardRow, PublicRow, block_rows
 from assay.ranking.sets import Key, Outcome
+from assay.store import Limits
 
 KINDS = ("random", "model_free", "other")
 
@@ -24,46 +26,61 @@ class Leaderboard:
     """Ranked methods.
 
     Attributes:
-        rows: One per method and protocol; best first within a protocol, unranked last.
-        overall: One per method and model, over all protocols that rank a method, but for those
-            that are kept apart.
-        left_out: Methods that `overall` leaves out of a model's order: `protocol` and `reason`.
+        by_protocol: One row per method and protocol; best first within a protocol, unranked last.
+        over_protocols: One row per method and setting, over all protocols that rank a method,
+            except those that are kept apart.
+        without_place: Why a method has no place in `over_protocols`.
     """
 
-    rows: list[dict[str, Any]]
-    overall: list[dict[str, Any]] = field(default_factory=list)
-    left_out: list[dict[str, Any]] = field(default_factory=list)
+    by_protocol: Sequence[BoardRow]
+    over_protocols: Sequence[OverallRow] = ()
+    without_place: Sequence[LeftOutRow] = ()
+
+    @functools.cached_property
+    def rows(self) -> list[PublicRow]:
+        """One row per method and protocol; best first within a protocol, unranked last."""
+        return [row.as_dict() for row in self.by_protocol]
+
+    @functools.cached_property
+    def overall(self) -> list[PublicRow]:
+        """One row per method and setting: its place over all protocols that are not kept apart."""
+        return [row.as_dict() for row in self.over_protocols]
+
+    @functools.cached_property
+    def left_out(self) -> list[PublicRow]:
+        """The methods that `overall` leaves out: `protocol` and `reason`."""
+        return [row.as_dict() for row in self.without_place]
 
     def __len__(self) -> int:
         """Count the rows."""
-        return len(self.rows)
+        return len(self.by_protocol)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Go over the rows."""
+    def __iter__(self) -> Iterator[PublicRow]:
+        """Iterate over the rows."""
         return iter(self.rows)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> PublicRow:
         """Give one row."""
         return self.rows[index]
 
     def __repr__(self) -> str:
         """Give an aligned text table."""
-        return table.to_text(self.rows)
+        return table.to_text(self.by_protocol)
 
     def _repr_html_(self) -> str:
-        return table.to_html(self.rows)
+        return table.to_html(self.by_protocol)
 
     def to_table(self) -> pa.Table:
         """Give the rows as an Arrow table."""
-        return table.to_arrow(self.rows)
+        return table.to_arrow(self.by_protocol)
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """Give the rows as CSV, and write them to `path` if there is one."""
-        return table.written(table.to_csv(self.rows), path)
+        """Give the rows as CSV; also write them to `path` if there is one."""
+        return table.written(table.to_csv(self.by_protocol), path)
 
     def to_latex(self, path: str | Path | None = None) -> str:
-        """Give the rows as a booktabs table, best in bold, and write it to `path` if given."""
-        return table.written(table.to_latex(self.rows), path)
+        """Give the rows as a booktabs table, best in bold; also write it to `path`, if any."""
+        return table.written(table.to_latex(self.by_protocol), path)
 
 
 def leaderboard(
@@ -71,7 +88,7 @@ def leaderboard(
     *,
     controls: Mapping[str, str],
     outcomes: Mapping[Key, Outcome] | None = None,
-    ranges: Mapping[str, Range] | None = None,
+    ranges: Mapping[str, Limits] | None = None,
     apart: Collection[str] = (),
     level: float = 0.95,
     resamples: int = 2000,
@@ -79,35 +96,38 @@ def leaderboard(
 ) -> Leaderboard:
     """Rank methods per protocol and overall.
 
-    Ranks and differences rest on the samples that all ranked methods of a protocol have; means
-    on all samples that the method has. Seeds are averaged per sample first.
+    Ranks and differences use the samples that all ranked methods of a protocol have; means use
+    all samples that the method has. Seeds are averaged per sample first.
 
     Args:
         scores: The `scores` of a run; only rows with `headline` count.
         controls: Kind of each control by method label: `random`, `model_free` (these two are the
             floor) or `other` (shown and ranked per protocol, neither floor nor in the overall
             order: an oracle cannot be recommended).
-        outcomes: What protocols that judge whole sets judge by.
-        ranges: Where a protocol's score can lie, by its label: no interval goes beyond.
-        apart: Labels of protocols that answer another question, such as those that know the truth:
-            ranked by themselves, and in the overall order only where no other protocol ranks.
+        outcomes: The curves of the protocols that score whole sets.
+        ranges: The lowest and highest score of a protocol, by its label; they limit the intervals.
+        apart: Labels of protocols that answer another question, such as those that know the truth.
+            They are in the overall order only where no other protocol ranks.
         level: Nominal coverage of the intervals.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
 
     Returns:
         The leaderboard.
+
+    Raises:
+        ValueError: A kind of control is unknown, or `scores` lacks a column.
     """
     unknown = sorted(set(controls.values()) - set(KINDS))
     if unknown:
         raise ValueError(f"Expected kinds of `controls` among {list(KINDS)}, got {unknown}.")
-    options: dict[str, Any] = {"level": level, "resamples": resamples, "seed": seed}
+    options: BootstrapOptions = {"level": level, "resamples": resamples, "seed": seed}
     blocks = read_blocks(scores, outcomes, ranges)
     rows = [row for block in blocks for row in block_rows(block, controls, options)]
-    overall: list[dict[str, Any]] = []
-    left_out: list[dict[str, Any]] = []
-    for _, same_model in groupby(blocks, key=model_of):
-        ordered, excluded = model_order(list(same_model), controls, options, apart)
+    overall: list[OverallRow] = []
+    left_out: list[LeftOutRow] = []
+    for _, same_setting in groupby(blocks, key=lambda block: block.setting):
+        ordered, excluded = model_order(list(same_setting), controls, options, apart)
         overall += ordered
         left_out += excluded
     return Leaderboard(rows, overall, left_out)

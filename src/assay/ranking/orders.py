@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from assay.ranking.intervals import Differences, Statistic
+from assay.ranking.intervals import PairedDifferences, Statistic
 from assay.ranking.resampling import Floats, group_sums, levels, resample_counts
 
-# With fewer groups than this no interval is trusted to tell two methods apart.
+# With fewer groups than this no interval is trusted to separate two methods.
 FEWEST_GROUPS = 10
 
 
 @dataclass(frozen=True)
-class Ranks:
+class TiedRanks:
     """Ranks from 1, ties shared; `ties_broken` is False where too few groups allow only ties."""
 
     ranks: NDArray[np.int64]
@@ -54,7 +54,7 @@ class ProtocolScores:
 
 @dataclass(frozen=True)
 class OverallOrder:
-    """Mean rank of each method over protocols, its range over resamples, and who comes first.
+    """Mean rank of each method over protocols, its range over resamples, and which comes first.
 
     Attributes:
         mean_rank: Mean over protocols of the position by mean score [m].
@@ -73,7 +73,7 @@ class OverallOrder:
     n_groups: int
 
 
-def resolved(differences: Differences, *, higher_is_better: bool) -> NDArray[np.bool_]:
+def resolved(differences: PairedDifferences, *, higher_is_better: bool) -> NDArray[np.bool_]:
     """Tell which pairs the intervals resolve.
 
     Args:
@@ -88,7 +88,7 @@ def resolved(differences: Differences, *, higher_is_better: bool) -> NDArray[np.
     return differences.low > 0 if higher_is_better else differences.high < 0
 
 
-def tied_ranks(differences: Differences, *, higher_is_better: bool) -> Ranks:
+def tied_ranks(differences: PairedDifferences, *, higher_is_better: bool) -> TiedRanks:
     """Rank methods: 1 + the number of methods resolved better.
 
     Args:
@@ -100,7 +100,7 @@ def tied_ranks(differences: Differences, *, higher_is_better: bool) -> Ranks:
     """
     better = resolved(differences, higher_is_better=higher_is_better)
     ranks = 1 + better.sum(axis=0).astype(np.int64)
-    return Ranks(ranks, differences.n_groups >= FEWEST_GROUPS)
+    return TiedRanks(ranks, differences.n_groups >= FEWEST_GROUPS)
 
 
 def positions(means: ArrayLike, *, higher_is_better: bool) -> Floats:
@@ -133,9 +133,8 @@ def overall_order(
 ) -> OverallOrder:
     """Order methods by their mean position over protocols.
 
-    Groups are resampled once for all protocols: the protocols saw the same samples, so their
-    scores rise and fall together and separate resamples would make the order look surer than
-    it is.
+    Groups are resampled once for all protocols. The protocols use the same samples, so their
+    scores are correlated; separate resamples would make the order look more certain than it is.
 
     Args:
         protocols: Scores of each protocol, the same methods in the same order.
@@ -183,7 +182,7 @@ def _resampled_ranks(
         present = np.zeros(len(placed[0]))
         for protocol, (sums, sizes), place in zip(protocols, tables, placed, strict=True):
             total = (counts @ sizes)[:, None]
-            # A resample with none of the protocol's samples says nothing: the data's place stands.
+            # A resample without any of the protocol's samples keeps the place in the data.
             if protocol.statistic is None or protocol.groups is None:
                 means = counts @ sums / np.where(total > 0, total, 1.0)
             else:

@@ -3,32 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from assay.ranking.blocks import Block, model_of
+from assay.ranking.blocks import Block
 from assay.ranking.intervals import Statistic
 from assay.ranking.orders import ProtocolScores, overall_order
-from assay.ranking.resampling import Floats
-from assay.ranking.rows import known
-from assay.store import SHOWN_ONLY
+from assay.ranking.resampling import BootstrapOptions, Floats
+from assay.ranking.rows import PublicRow, known
+from assay.store import SHOWN_ONLY, SettingKey
+
+
+@dataclass(frozen=True)
+class OverallRow:
+    """One method over all protocols of a setting.
+
+    Attributes:
+        dataset: Label of the dataset.
+        model: Label of the model.
+        checkpoint: Which weights of the model.
+        method: Label of the method.
+        control: Kind of control; empty for a method.
+        mean_rank: Mean over the protocols of its position by score.
+        low: Lower end of the mean rank's interval.
+        high: Upper end of the mean rank's interval.
+        position: Place by mean rank; ties share the better place.
+        first_share: Share of resamples in which the method comes first.
+        n_groups: Number of groups of samples.
+        protocols: Number of protocols that rank the method.
+    """
+
+    dataset: str
+    model: str
+    checkpoint: str
+    method: str
+    control: str
+    mean_rank: float
+    low: float | None
+    high: float | None
+    position: int
+    first_share: float | None
+    n_groups: int
+    protocols: int
+
+    @property
+    def setting(self) -> SettingKey:
+        """The setting it belongs to."""
+        return SettingKey(self.dataset, self.model, self.checkpoint)
+
+    def as_dict(self) -> PublicRow:
+        """The row as users read it."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class LeftOutRow:
+    """One reason why a method has no place in the overall order of a setting."""
+
+    dataset: str
+    model: str
+    checkpoint: str
+    method: str
+    protocol: str
+    reason: str
+
+    @property
+    def setting(self) -> SettingKey:
+        """The setting it belongs to."""
+        return SettingKey(self.dataset, self.model, self.checkpoint)
+
+    def as_dict(self) -> PublicRow:
+        """The row as users read it."""
+        return dict(vars(self))
 
 
 def model_order(
     blocks: Sequence[Block],
     controls: Mapping[str, str],
-    options: Mapping[str, Any],
+    options: BootstrapOptions,
     apart: Collection[str] = (),
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+) -> tuple[list[OverallRow], list[LeftOutRow]]:
     """Order the methods of one model that are ranked in every protocol that ranks any method.
 
     A method whose scores under some protocols are only shown is ordered by the others.
 
     Args:
-        blocks: All protocols of one dataset, model and checkpoint.
+        blocks: All protocols of one setting.
         controls: Kind of each control by method label; kind `other` stays out of the order.
-        options: Keywords of `overall_order`: level, resamples, seed.
+        options: Keywords of `overall_order`.
         apart: Protocols that are not mixed with others; they order where no other one ranks.
 
     Returns:
@@ -37,44 +100,54 @@ def model_order(
     used = [
         block
         for block in blocks
-        if block.common and any(entry.method not in controls for entry in block.ranked)
+        if block.common and any(scores.method not in controls for scores in block.ranked)
     ]
     used = [block for block in used if block.protocol not in apart] or used
-    key = dict(zip(("dataset", "model", "checkpoint"), model_of(blocks[0]), strict=True))
-    names = sorted({entry.method for block in blocks for entry in block.entries})
+    setting = blocks[0].setting
+    names = sorted({scores.method for block in blocks for scores in block.methods})
     reasons = {name: _reasons(name, used, controls) for name in names}
     left_out = [
-        {**key, "method": name, "protocol": protocol, "reason": reason}
+        LeftOutRow(*setting, method=name, protocol=protocol, reason=reason)
         for name in names
         for protocol, reason in reasons[name]
     ]
-    kept = [name for name in names if not reasons[name]]
-    if not kept:
+    placed = [name for name in names if not reasons[name]]
+    if not placed:
         return [], left_out
-    used = [block for block in used if any(entry.method in kept for entry in block.ranked)]
-    ranked = [{entry.method for entry in block.ranked} for block in used]
-    order = overall_order([_scores(block, kept) for block in used], **options)
+    used = [block for block in used if any(scores.method in placed for scores in block.ranked)]
+    return _rows(setting, used, placed, controls, options), left_out
+
+
+def _rows(
+    setting: SettingKey,
+    blocks: Sequence[Block],
+    names: Sequence[str],
+    controls: Mapping[str, str],
+    options: BootstrapOptions,
+) -> list[OverallRow]:
+    ranked = [{scores.method for scores in block.ranked} for block in blocks]
+    order = overall_order([_scores(block, names) for block in blocks], **options)
     rows = [
-        {
-            **key,
-            "method": name,
-            "control": controls.get(name, ""),
-            "mean_rank": float(order.mean_rank[i]),
-            "low": known(float(order.low[i])),
-            "high": known(float(order.high[i])),
-            "position": int(order.position[i]),
-            "first_share": known(float(order.first_share[i])),
-            "n_groups": order.n_groups,
-            "protocols": sum(name in here for here in ranked),
-        }
-        for i, name in enumerate(kept)
+        OverallRow(
+            *setting,
+            method=name,
+            control=controls.get(name, ""),
+            mean_rank=float(order.mean_rank[i]),
+            low=known(float(order.low[i])),
+            high=known(float(order.high[i])),
+            position=int(order.position[i]),
+            first_share=known(float(order.first_share[i])),
+            n_groups=order.n_groups,
+            protocols=sum(name in methods for methods in ranked),
+        )
+        for i, name in enumerate(names)
     ]
-    return sorted(rows, key=_place), left_out
+    return sorted(rows, key=_place)
 
 
-def _place(row: Mapping[str, Any]) -> tuple[int, float, str]:
-    """Who of a tie comes first more often stands before the others."""
-    return row["position"], -(row["first_share"] or 0.0), row["method"]
+def _place(row: OverallRow) -> tuple[int, float, str]:
+    """Of tied methods the one that comes first in more resamples is listed first."""
+    return row.position, -(row.first_share or 0.0), row.method
 
 
 def _reasons(
@@ -86,22 +159,22 @@ def _reasons(
     if not used:
         return [("", "no protocol ranks a method")]
     statuses = [
-        (block.protocol, next((e.status for e in block.entries if e.method == name), "absent"))
+        (block.protocol, next((s.status for s in block.methods if s.method == name), "absent"))
         for block in used
     ]
     if all(status in SHOWN_ONLY for _, status in statuses):
         return statuses
-    # Where a method is shown only it has no place; its other protocols decide.
+    # Where a method is only shown it has no place; its other protocols decide.
     fine = ("ok", *SHOWN_ONLY)
     return [(protocol, status) for protocol, status in statuses if status not in fine]
 
 
 def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
-    entries = {entry.method: entry for entry in block.ranked}
+    by_method = {scores.method: scores for scores in block.ranked}
     common = block.common
     values = np.full((len(common), len(names)), np.nan)
-    here = [i for i, name in enumerate(names) if name in entries]
-    values[:, here] = block.matrix([entries[names[i]] for i in here])
+    here = [i for i, name in enumerate(names) if name in by_method]
+    values[:, here] = block.matrix([by_method[names[i]] for i in here])
     return ProtocolScores(
         values=values,
         groups=None if common == [""] else block.groups_of(common),
@@ -112,12 +185,12 @@ def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
 
 def _statistic(block: Block, names: Sequence[str], here: Sequence[int]) -> Statistic:
     """Give the scores of all names [b, m] from weights; NaN where a method has no place."""
-    entries = {entry.method: entry for entry in block.ranked}
-    found = block.statistic([entries[names[i]] for i in here], block.common)
+    by_method = {scores.method: scores for scores in block.ranked}
+    ranked = block.statistic([by_method[names[i]] for i in here], block.common)
 
     def scores(weights: Floats) -> Floats:
         values = np.full((len(weights), len(names)), np.nan)
-        values[:, here] = found(weights)
+        values[:, here] = ranked(weights)
         return values
 
     return scores

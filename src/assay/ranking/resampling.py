@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +19,18 @@ FLAT = 1e-10
 BLOCK = 1 << 21
 
 
-def levels(values: Floats) -> Floats:
-    """Number values [..., m] upwards along the last axis; those equal but for rounding tie.
+class BootstrapOptions(TypedDict, total=False):
+    """Keywords of every function that resamples: coverage, number of resamples, their seed."""
 
-    NaN stays NaN.
+    level: float
+    resamples: int
+    seed: int
+
+
+def levels(values: Floats) -> Floats:
+    """Number values [..., m] in ascending order along the last axis.
+
+    Values that differ only by rounding tie; NaN stays NaN.
     """
     order = np.argsort(values, axis=-1)
     steps = np.diff(np.take_along_axis(values, order, -1), axis=-1, prepend=-np.inf)

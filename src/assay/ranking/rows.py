@@ -4,55 +4,125 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.ranking.blocks import Block, Entry
-from assay.ranking.intervals import Differences
+from assay.ranking.blocks import Block, MethodScores
+from assay.ranking.intervals import PairedDifferences
 from assay.ranking.orders import resolved, tied_ranks
-from assay.ranking.resampling import Floats
-from assay.ranking.table import UNRANKED
+from assay.ranking.resampling import BootstrapOptions, Floats
+from assay.store import SettingKey
 
-# Kinds of control that know nothing of the model: what a method must beat.
+PublicRow = dict[str, Any]  # a row as users read it: `row["method"]`
+
+# Kinds of control that do not depend on the model: what a method must beat.
 FLOOR = ("random", "model_free")
 
 
+@dataclass(frozen=True)
+class BoardRow:
+    """One method under one protocol.
+
+    Attributes:
+        dataset: Label of the dataset.
+        model: Label of the model.
+        checkpoint: Which weights of the model.
+        protocol: Label of the protocol.
+        method: Label of the method.
+        mean: Score over all samples of the method; None where there is none.
+        low: Lower end of its interval.
+        high: Upper end of its interval.
+        n: Number of samples with a score.
+        n_groups: Number of groups of samples.
+        status: ok | n/a | failed | degenerate | circular | upper_bound; only ok is ranked.
+        method_options: Options of the method, as JSON.
+        protocol_options: Options of the protocol, as JSON.
+        metric: Name of the score.
+        higher_is_better: Direction of the score.
+        failed: Number of samples on which the method failed.
+        degenerate: Number of samples with a degenerate map.
+        control: Kind of control; empty for a method.
+        rank: 1 + the number of methods that are clearly better; None where it is not ranked.
+        ties_broken: Whether there were enough groups to break ties.
+        n_common: Number of samples that all ranked methods have.
+        minus_random: Distance to the best random control, positive where the method is better.
+        minus_random_low: Lower end of its interval.
+        minus_random_high: Upper end of its interval.
+        minus_control: Distance to the best control of the floor.
+        minus_control_low: Lower end of its interval.
+        minus_control_high: Upper end of its interval.
+        best_control: Label of the best control of the floor.
+        below_control: Whether the mean is worse than that control's; None for controls.
+        clearly_below: Whether the interval of the difference says so too.
+    """
+
+    dataset: str
+    model: str
+    checkpoint: str
+    protocol: str
+    method: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    n: int
+    n_groups: int
+    status: str
+    method_options: str
+    protocol_options: str
+    metric: str
+    higher_is_better: bool
+    failed: int
+    degenerate: int
+    control: str
+    rank: int | None = None
+    ties_broken: bool | None = None
+    n_common: int | None = None
+    minus_random: float | None = None
+    minus_random_low: float | None = None
+    minus_random_high: float | None = None
+    minus_control: float | None = None
+    minus_control_low: float | None = None
+    minus_control_high: float | None = None
+    best_control: str | None = None
+    below_control: bool | None = None
+    clearly_below: bool | None = None
+
+    @property
+    def setting(self) -> SettingKey:
+        """The setting it belongs to."""
+        return SettingKey(self.dataset, self.model, self.checkpoint)
+
+    def as_dict(self) -> PublicRow:
+        """The row as users read it."""
+        return dict(vars(self))
+
+
+class Gap(NamedTuple):
+    """A method's paired difference to a control, positive where the method is better."""
+
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
 def block_rows(
-    block: Block, controls: Mapping[str, str], options: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    block: Block, controls: Mapping[str, str], options: BootstrapOptions
+) -> list[BoardRow]:
     """Give one row per method of a block, best first, unranked last.
 
     Args:
         block: All methods under one protocol.
         controls: Kind of each control by method label.
-        options: Keywords of the interval functions: level, resamples, seed.
+        options: Keywords of the interval functions.
 
     Returns:
         The rows.
     """
-    compared = _compare(block, controls, options)
-    rows = [
-        {
-            "dataset": block.dataset,
-            "model": block.model,
-            "checkpoint": block.checkpoint,
-            "protocol": block.protocol,
-            "method": entry.method,
-            **_mean(block, entry, options),
-            "status": entry.status,
-            "method_options": entry.options,
-            "protocol_options": block.protocol_options,
-            "metric": block.metric,
-            "higher_is_better": block.higher_is_better,
-            "failed": entry.failed,
-            "degenerate": entry.degenerate,
-            "control": controls.get(entry.method, ""),
-            **compared.get(entry.method, UNRANKED),
-        }
-        for entry in block.entries
-    ]
-    return sorted(rows, key=_best_first)
+    rows = {scores.method: _unranked(block, scores, controls, options) for scores in block.methods}
+    rows |= _ranked(block, rows, options)
+    return sorted(rows.values(), key=_best_first)
 
 
 def known(value: float) -> float | None:
@@ -60,58 +130,72 @@ def known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _best_first(row: Mapping[str, Any]) -> tuple[bool, float, bool, float, str]:
-    mean = row["mean"]
-    ordered = math.inf if mean is None else -mean if row["higher_is_better"] else mean
-    rank = row["rank"]
-    return rank is None, rank or 0, mean is None, ordered, row["method"]
+def _best_first(row: BoardRow) -> tuple[bool, float, bool, float, str]:
+    mean = row.mean
+    ordered = math.inf if mean is None else -mean if row.higher_is_better else mean
+    return row.rank is None, row.rank or 0, mean is None, ordered, row.method
 
 
-def _mean(block: Block, entry: Entry, options: Mapping[str, Any]) -> dict[str, Any]:
-    if not entry.values:
-        return {"mean": None, "low": None, "high": None, "n": 0, "n_groups": 0}
-    interval = block.interval(entry, options)
-    return {
-        "mean": interval.mean,
-        "low": known(interval.low),
-        "high": known(interval.high),
-        "n": len(entry.values),
-        "n_groups": interval.n_groups,
-    }
+def _unranked(
+    block: Block, scores: MethodScores, controls: Mapping[str, str], options: BootstrapOptions
+) -> BoardRow:
+    interval = block.interval(scores, options) if scores.values else None
+    return BoardRow(
+        *block.setting,
+        protocol=block.protocol,
+        method=scores.method,
+        mean=interval.mean if interval else None,
+        low=known(interval.low) if interval else None,
+        high=known(interval.high) if interval else None,
+        n=len(scores.values),
+        n_groups=interval.n_groups if interval else 0,
+        status=scores.status,
+        method_options=scores.options,
+        protocol_options=block.protocol_options,
+        metric=block.metric,
+        higher_is_better=block.higher_is_better,
+        failed=scores.failed,
+        degenerate=scores.degenerate,
+        control=controls.get(scores.method, ""),
+    )
 
 
-def _compare(
-    block: Block, controls: Mapping[str, str], options: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Give rank and distance to the floor of every ranked method of a block."""
+def _ranked(
+    block: Block, rows: Mapping[str, BoardRow], options: BootstrapOptions
+) -> dict[str, BoardRow]:
+    """Give the rows of the ranked methods with rank and distance to the floor."""
     ranked, common = block.ranked, block.common
     if not common:
-        return {entry.method: {**UNRANKED, "n_common": 0} for entry in ranked}
+        return {scores.method: replace(rows[scores.method], n_common=0) for scores in ranked}
     differences = block.differences(ranked, options)
     ranks = tied_ranks(differences, higher_is_better=block.higher_is_better)
     better = resolved(differences, higher_is_better=block.higher_is_better)
     sign = 1.0 if block.higher_is_better else -1.0
     means = sign * block.statistic(ranked, common)(np.ones((1, len(common))))[0]
-    kinds = [controls.get(entry.method, "") for entry in ranked]
+    kinds = [rows[scores.method].control for scores in ranked]
     random = _best(means, [kind == "random" for kind in kinds])
     floor = _best(means, [kind in FLOOR for kind in kinds])
-    compared = {}
-    for i, entry in enumerate(ranked):
-        row = {
-            "rank": int(ranks.ranks[i]),
-            "ties_broken": ranks.ties_broken,
-            "n_common": len(common),
-            **_against("minus_random", differences, i, random, sign),
-            **_against("minus_control", differences, i, floor, sign),
-            "best_control": None if floor is None else ranked[floor].method,
-            "below_control": None,
-            "clearly_below": None,
-        }
-        if floor is not None and not kinds[i]:
-            row["below_control"] = bool(sign * differences.mean[i, floor] < 0)
-            row["clearly_below"] = bool(better[floor, i])
-        compared[entry.method] = row
-    return compared
+    placed = {}
+    for i, scores in enumerate(ranked):
+        to_random = _gap(differences, i, random, sign)
+        to_floor = _gap(differences, i, floor, sign)
+        compared = floor is not None and not kinds[i]
+        placed[scores.method] = replace(
+            rows[scores.method],
+            rank=int(ranks.ranks[i]),
+            ties_broken=ranks.ties_broken,
+            n_common=len(common),
+            minus_random=to_random.mean,
+            minus_random_low=to_random.low,
+            minus_random_high=to_random.high,
+            minus_control=to_floor.mean,
+            minus_control_low=to_floor.low,
+            minus_control_high=to_floor.high,
+            best_control=None if floor is None else ranked[floor].method,
+            below_control=bool(sign * differences.mean[i, floor] < 0) if compared else None,
+            clearly_below=bool(better[floor, i]) if compared else None,
+        )
+    return placed
 
 
 def _best(means: Floats, chosen: Sequence[bool]) -> int | None:
@@ -120,20 +204,13 @@ def _best(means: Floats, chosen: Sequence[bool]) -> int | None:
     return int(np.argmax(np.where(chosen, means, -np.inf)))
 
 
-def _against(
-    name: str, differences: Differences, method: int, control: int | None, sign: float
-) -> dict[str, float | None]:
-    """Give a method's paired difference to a control, positive where the method is better."""
+def _gap(differences: PairedDifferences, method: int, control: int | None, sign: float) -> Gap:
     if control is None or control == method:
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    ends = sorted(
+        return Gap()
+    low, high = sorted(
         (
             sign * float(differences.low[method, control]),
             sign * float(differences.high[method, control]),
         )
     )
-    return {
-        name: sign * float(differences.mean[method, control]),
-        f"{name}_low": known(ends[0]),
-        f"{name}_high": known(ends[1]),
-    }
+    return Gap(sign * float(differences.mean[method, control]), known(low), known(high))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-Row = Mapping[str, Any]
+from assay.ranking.rows import BoardRow
 
 SCHEMA = pa.schema(
     [
@@ -49,15 +48,7 @@ SCHEMA = pa.schema(
     ]
 )
 
-UNRANKED: Mapping[str, Any] = dict.fromkeys(
-    (
-        "rank", "ties_broken", "n_common", "minus_random", "minus_random_low", "minus_random_high",
-        "minus_control", "minus_control_low", "minus_control_high", "best_control",
-        "below_control", "clearly_below",
-    )
-)  # fmt: skip
-
-WORDS = {"upper_bound": "upper-bound truth"}  # statuses that read better otherwise
+STATUS_NAMES = {"upper_bound": "upper-bound truth"}  # statuses that people read differently
 HEADER = ("rank", "method", "mean", "interval", "n", "vs best control", "note")
 
 _LATEX = {
@@ -67,21 +58,21 @@ _LATEX = {
 }  # fmt: skip
 
 
-def to_arrow(rows: Sequence[Row]) -> pa.Table:
+def to_arrow(rows: Sequence[BoardRow]) -> pa.Table:
     """Give rows as an Arrow table with the fixed schema, null where nothing is known."""
-    return pa.Table.from_pylist([dict(row) for row in rows], schema=SCHEMA)
+    return pa.Table.from_pylist([row.as_dict() for row in rows], schema=SCHEMA)
 
 
-def to_csv(rows: Sequence[Row]) -> str:
+def to_csv(rows: Sequence[BoardRow]) -> str:
     """Give all columns as CSV, empty where nothing is known."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(SCHEMA.names)
-    writer.writerows([row[name] for name in SCHEMA.names] for row in rows)
+    writer.writerows([getattr(row, name) for name in SCHEMA.names] for row in rows)
     return out.getvalue()
 
 
-def to_text(rows: Sequence[Row]) -> str:
+def to_text(rows: Sequence[BoardRow]) -> str:
     """Give an aligned table, one part per protocol, for a terminal."""
     if not rows:
         return "Leaderboard: no rows"
@@ -94,7 +85,7 @@ def to_text(rows: Sequence[Row]) -> str:
     return "\n\n".join(parts)
 
 
-def to_html(rows: Sequence[Row]) -> str:
+def to_html(rows: Sequence[BoardRow]) -> str:
     """Give a plain HTML table, one part per protocol, for a notebook."""
     head = "".join(f"<th>{name}</th>" for name in HEADER)
     body = []
@@ -106,8 +97,8 @@ def to_html(rows: Sequence[Row]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
 
 
-def to_latex(rows: Sequence[Row]) -> str:
-    """Give a booktabs table; bold are the methods of rank 1, ties included, where ranks differ."""
+def to_latex(rows: Sequence[BoardRow]) -> str:
+    """Give a booktabs table; the methods of rank 1 are bold where ranks differ, ties included."""
     lines = [r"\begin{tabular}{rlrlrrl}", r"\toprule"]
     lines.append(" & ".join(map(_escape, HEADER)) + r" \\")
     for title, part in _parts(rows):
@@ -115,42 +106,42 @@ def to_latex(rows: Sequence[Row]) -> str:
         best = _best_methods(part)
         for row in part:
             cells = [_escape(cell) for cell in _cells(row)]
-            if row["method"] in best:
+            if row.method in best:
                 cells[1:3] = [rf"\textbf{{{cell}}}" for cell in cells[1:3]]
             lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def written(text: str, path: str | Path | None) -> str:
-    """Give the text back, having written it to `path` if there is one."""
+    """Write the text to `path` if there is one, and give it back."""
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
     return text
 
 
-def _best_methods(rows: Sequence[Row]) -> set[str]:
-    """Name the first: all of rank 1, but none where too few samples leave everyone at rank 1."""
-    return {row["method"] for row in rows if row["rank"] == 1 and row["ties_broken"]}
+def _best_methods(rows: Sequence[BoardRow]) -> set[str]:
+    """Name the methods of rank 1; none where too few samples leave all methods at rank 1."""
+    return {row.method for row in rows if row.rank == 1 and row.ties_broken}
 
 
-def _parts(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def _parts(rows: Sequence[BoardRow]) -> list[tuple[str, list[BoardRow]]]:
     return [(title, list(part)) for title, part in groupby(rows, key=_title)]
 
 
-def _title(row: Row) -> str:
-    place = " / ".join(row[name] for name in ("dataset", "model", "checkpoint") if row[name])
-    better = "higher" if row["higher_is_better"] else "lower"
-    metric = f" {row['metric']}" if row["metric"] else ""
-    return f"{place}: {row['protocol']}{metric}, {better} is better"
+def _title(row: BoardRow) -> str:
+    place = " / ".join(part for part in row.setting if part)
+    better = "higher" if row.higher_is_better else "lower"
+    metric = f" {row.metric}" if row.metric else ""
+    return f"{place}: {row.protocol}{metric}, {better} is better"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: BoardRow) -> tuple[str, ...]:
     return (
-        "-" if row["rank"] is None else str(row["rank"]),
-        row["method"],
-        _number(row["mean"]),
-        _interval(row["low"], row["high"]),
-        str(row["n"]),
+        "-" if row.rank is None else str(row.rank),
+        row.method,
+        _number(row.mean),
+        _interval(row.low, row.high),
+        str(row.n),
         _against_control(row),
         _note(row),
     )
@@ -169,28 +160,27 @@ def _interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{_digits(low)}, {_digits(high)}]"
 
 
-def _against_control(row: Row) -> str:
-    value = row["minus_control"]
+def _against_control(row: BoardRow) -> str:
+    value = row.minus_control
     if value is None:
         return ""
-    interval = _interval(row["minus_control_low"], row["minus_control_high"])
+    interval = _interval(row.minus_control_low, row.minus_control_high)
     return f"{_digits(value, '+')} {interval}".strip()
 
 
-def _note(row: Row) -> str:
-    status = str(row["status"])
-    notes = [] if status == "ok" else [WORDS.get(status, status)]
-    if row["control"]:
+def _note(row: BoardRow) -> str:
+    notes = [] if row.status == "ok" else [STATUS_NAMES.get(row.status, row.status)]
+    if row.control:
         notes.append("control")
-    if row["failed"]:
-        notes.append(f"{row['failed']} failed")
-    if row["degenerate"]:
-        notes.append(f"{row['degenerate']} degenerate")
-    if row["clearly_below"]:
-        notes.append(f"clearly below {row['best_control']}")
-    elif row["below_control"]:
-        notes.append(f"below {row['best_control']}, not clearly")
-    if row["ties_broken"] is False:
+    if row.failed:
+        notes.append(f"{row.failed} failed")
+    if row.degenerate:
+        notes.append(f"{row.degenerate} degenerate")
+    if row.clearly_below:
+        notes.append(f"clearly below {row.best_control}")
+    elif row.below_control:
+        notes.append(f"below {row.best_control}, not clearly")
+    if row.ties_broken is False:
         notes.append("too few samples to rank")
     return ", ".join(notes)
 

@@ -1,29 +1,68 @@
-"""Do the protocols of a run tell the truth? Their order of the methods against the true one."""
+"""Which protocols can be trusted: their order of the methods compared with the order by truth."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from assay.errors import InputError
 from assay.ranking.arithmetic import spearman
-from assay.ranking.blocks import Block, Entry, model_of, read_blocks
+from assay.ranking.blocks import Block, MethodScores, read_blocks
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.resampling import Floats, levels, resample_counts
+from assay.ranking.rows import PublicRow
 from assay.ranking.sets import Key, Outcome
-from assay.store import SHOWN_ONLY
+from assay.store import SHOWN_ONLY, SettingKey
 
-FEWEST_METHODS = 3  # of fewer no order says anything
-FEW_METHODS = 6  # of fewer an order may be chance, whatever the samples say
+FEWEST_METHODS = 3  # with fewer an order says nothing
+FEW_METHODS = 6  # with fewer an order may be chance, whatever the samples say
 NO_ORDER = (
-    f"Expected at least {FEWEST_METHODS} methods beside the controls that the truth and another "
-    f"protocol rank: fewer have no order to compare."
+    f"Expected at least {FEWEST_METHODS} methods besides the controls that both the truth and "
+    f"another protocol rank: fewer have no order to compare."
 )
+
+
+@dataclass(frozen=True)
+class TrustRow:
+    """How far one protocol orders the methods of a setting as the truth does.
+
+    Attributes:
+        dataset: Label of the dataset.
+        model: Label of the model.
+        checkpoint: Which weights of the model.
+        protocol: Label of the protocol.
+        truth: Label of the protocol that knows the truth.
+        correlation: Spearman's correlation over the methods; None where one order has only ties.
+        low: Lower end of its interval; None below 10 groups.
+        high: Upper end of its interval; None below 10 groups.
+        methods: Labels of the methods compared.
+        n: Number of samples.
+    """
+
+    dataset: str
+    model: str
+    checkpoint: str
+    protocol: str
+    truth: str
+    correlation: float | None
+    low: float | None
+    high: float | None
+    methods: list[str]
+    n: int
+
+    @property
+    def setting(self) -> SettingKey:
+        """The setting it belongs to."""
+        return SettingKey(self.dataset, self.model, self.checkpoint)
+
+    def as_dict(self) -> PublicRow:
+        """The row as users read it."""
+        return dict(vars(self))
 
 
 def trust(
@@ -36,42 +75,44 @@ def trust(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-) -> list[dict[str, Any]]:
+) -> list[TrustRow]:
     """Correlate each protocol's order of the methods with the order by truth.
 
-    Both orders are by the mean over the samples that have both scores; in every resample of these
-    all means and both orders are made anew. Cells that are not ranked are left out, as everywhere:
+    Both orders are by the mean over the samples that have both scores. In every resample of these
+    samples, all means and both orders are computed again. Cells that are not ranked are left out:
     where the truth is an upper bound, a protocol that asks for all of it cannot judge the others.
 
     Args:
         scores: The `scores` of a run.
         truth: The label of the protocol that knows the truth; of several, the first that ranks
             enough methods of a dataset and model.
-        judged: The labels of the protocols that are held against it.
+        judged: The labels of the protocols that are compared with it.
         controls: Labels of methods that are left out.
-        outcomes: What protocols that judge whole sets judge by.
+        outcomes: The curves of the protocols that score whole sets.
         level: Nominal coverage of the intervals, by percentiles of the resamples.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
 
     Returns:
-        One row per dataset, model and protocol: Spearman's `correlation` over the methods, `low`
-        and `high` (None below 10 groups), the `methods` it rests on and the number of samples `n`.
+        One row per dataset, model and protocol that can be compared.
+
+    Raises:
+        InputError: The run has no scores of the protocol that knows the truth.
     """
-    knowing = [truth] if isinstance(truth, str) else truth
-    if not set(knowing) & set(scores["protocol"].to_pylist()):
+    truths = [truth] if isinstance(truth, str) else truth
+    if not set(truths) & set(scores["protocol"].to_pylist()):
         raise InputError(
-            f"Expected the run to hold the protocol `{knowing[0]}`, found no such scores."
+            f"Expected the run to hold scores of the protocol `{truths[0]}`, found none."
         )
     rows = []
-    for _, same_model in groupby(read_blocks(scores, outcomes), key=model_of):
-        blocks = {block.protocol: block for block in same_model}
-        able = (blocks[label] for label in knowing if label in blocks)
-        reference = next((b for b in able if len(b.ranked) >= FEWEST_METHODS), None)
+    for _, same_setting in groupby(read_blocks(scores, outcomes), key=lambda block: block.setting):
+        blocks = {block.protocol: block for block in same_setting}
+        known = (blocks[label] for label in truths if label in blocks)
+        reference = next((b for b in known if len(b.ranked) >= FEWEST_METHODS), None)
         for name in judged:
             if reference is not None and name in blocks:
-                found = _row(reference, blocks[name], controls, level, resamples, seed)
-                rows += [found] if found else []
+                row = _row(reference, blocks[name], controls, level, resamples, seed)
+                rows += [row] if row else []
     return rows
 
 
@@ -82,21 +123,21 @@ def _row(
     level: float,
     resamples: int,
     seed: int,
-) -> dict[str, Any] | None:
+) -> TrustRow | None:
     known = {
-        entry.method: entry
-        for entry in reference.entries
-        if entry.values and entry.status not in SHOWN_ONLY
+        scores.method: scores
+        for scores in reference.methods
+        if scores.values and scores.status not in SHOWN_ONLY
     }
-    mine = [e for e in block.ranked if e.method in known and e.method not in controls]
-    true = [known[entry.method] for entry in mine]
-    samples = sorted(set.intersection(*(set(e.values) for e in (*mine, *true)))) if mine else []
+    mine = [s for s in block.ranked if s.method in known and s.method not in controls]
+    true = [known[scores.method] for scores in mine]
+    samples = sorted(set.intersection(*(set(s.values) for s in (*mine, *true)))) if mine else []
     if len(mine) < FEWEST_METHODS or not samples:
         return None
 
     def correlations(weights: Floats) -> Floats:
-        said = _scores(block, mine, samples, weights)
-        return spearman(said, _scores(reference, true, samples, weights))
+        by_protocol = _order(block, mine, samples, weights)
+        return spearman(by_protocol, _order(reference, true, samples, weights))
 
     groups = reference.groups_of(samples)
     low = high = None
@@ -107,28 +148,28 @@ def _row(
         ends = [(1 - level) / 2, (1 + level) / 2]
         low, high = (float(end) for end in np.nanquantile(drawn, ends))
     value = float(correlations(np.ones((1, len(samples))))[0])
-    return {
-        "dataset": block.dataset,
-        "model": block.model,
-        "checkpoint": block.checkpoint,
-        "protocol": block.protocol,
-        "truth": reference.protocol,
-        "correlation": None if math.isnan(value) else value,
-        "low": low,
-        "high": high,
-        "methods": sorted(entry.method for entry in mine),
-        "n": len(samples),
-    }
+    return TrustRow(
+        *block.setting,
+        protocol=block.protocol,
+        truth=reference.protocol,
+        correlation=None if math.isnan(value) else value,
+        low=low,
+        high=high,
+        methods=sorted(scores.method for scores in mine),
+        n=len(samples),
+    )
 
 
-def _scores(
-    block: Block, entries: Sequence[Entry], samples: Sequence[str], weights: Floats
+def _order(
+    block: Block, methods: Sequence[MethodScores], samples: Sequence[str], weights: Floats
 ) -> Floats:  # [b, m]
-    found = block.statistic(entries, samples)(weights)
-    return levels(found if block.higher_is_better else -found)  # only their order is compared
+    values = block.statistic(methods, samples)(weights)
+    return levels(values if block.higher_is_better else -values)  # only their order is compared
 
 
-def _weights(groups: Sequence[str], resamples: int, seed: int, columns: int) -> Any:
+def _weights(
+    groups: Sequence[str], resamples: int, seed: int, columns: int
+) -> Iterator[Floats]:  # each [b, n]
     """How often each sample enters each resample: groups are drawn whole."""
     _, index = np.unique(groups, return_inverse=True)
     for counts in resample_counts(int(index.max()) + 1, resamples, seed, columns=columns):

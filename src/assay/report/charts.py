@@ -3,12 +3,11 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
-Array = np.ndarray[Any, Any]
+from assay.store import Array
 
 NOTHING = "\N{EN DASH}"  # where there is no number
 ROW = 22  # height of one line of a forest chart
@@ -29,7 +28,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Line:
+class CurveLine:
     """One mean curve with the half-width of its band; NaN where there is no band."""
 
     label: str
@@ -72,7 +71,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def domain(rows: Sequence[Estimate], marks: Iterable[float] = ()) -> tuple[float, float]:
-    """The stretch a forest chart shows: all means and marks, intervals unless they are enormous."""
+    """The part of the axis that is shown: all means and marks, and intervals of usual size."""
     means = [r.mean for r in rows] + [m for m in marks if math.isfinite(m)]
     if not means:
         return 0.0, 1.0
@@ -94,7 +93,7 @@ def forest(
     direction: str,
     width: int = 600,
 ) -> Markup:
-    """Dots with 95 % intervals, one line each, in the order given.
+    """Dots with 95 % intervals, one line each, in the order of `rows`.
 
     Args:
         rows: The lines; their means must be finite.
@@ -133,9 +132,9 @@ def forest(
 
 
 def curves(
-    lines: Sequence[Line], *, title: str, xlabel: str, width: int = 560, height: int = 330
+    lines: Sequence[CurveLine], *, title: str, xlabel: str, width: int = 560, height: int = 330
 ) -> Markup:
-    """Mean curves with bands; every series is a group that carries its style as a class."""
+    """Mean curves with bands; every series is a group whose class is its style."""
     left, right, top, bottom = 46, width - 12, 10, height - 40
     tops, bottoms, xs = ([] for _ in range(3))  # type: tuple[list[Array], list[Array], list[Array]]
     for line in lines:
@@ -188,7 +187,7 @@ def _estimate(
         for value, x, side in ((row.low, a, -1), (row.high, b, 1)):
             if limits[0] <= value <= limits[1]:
                 parts.append(tag("line", class_="cap", x1=x, x2=x, y1=y - 3.5, y2=y + 3.5))
-            else:  # the interval goes on beyond the axis
+            else:  # the interval continues beyond the axis
                 points = f"{x:.2f},{y - 4} {x + 6 * side:.2f},{y} {x:.2f},{y + 4}"
                 parts.append(tag("polygon", class_="beyond", points=points))
     x = at(row.mean)

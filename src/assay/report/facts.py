@@ -2,13 +2,12 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assay.report.charts import NOTHING, shown
+from assay.store import CellRecord, CleanAccuracy, Manifest, MethodEntry, PluginEntry
 
-About = Mapping[str, Any]
 Rows = tuple[tuple[str, str], ...]
 
 
@@ -25,172 +24,171 @@ class Card:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Pieces that failed with the same message."""
+    """Cells that have the same message."""
 
     where: str
     count: int
     message: str
 
 
-def protocols(manifest: About) -> list[Card]:
+def protocols(manifest: Manifest) -> list[Card]:
     """A card per protocol."""
     cards = []
-    for label, about in manifest["protocols"].items():
-        better = "higher is better" if about.get("higher_is_better") else "lower is better"
-        low, high = (_plain(v) for v in about.get("range") or (None, None))
+    for label, protocol in manifest.protocols.items():
+        low, high = (_plain(end) for end in protocol.range)
         rows = [
-            ("metric", _plain(about.get("metric"))),
-            ("direction", better),
+            ("metric", _plain(protocol.metric)),
+            ("direction", f"{'higher' if protocol.higher_is_better else 'lower'} is better"),
             ("range", f"{low} to {high}"),
-            ("chance", _plain(about.get("chance"))),
-            ("reads", _plain(about.get("uses"))),
-            ("sign", "matters" if about.get("sign_sensitive") else "does not matter"),
-            *_common(about),
+            ("chance", _plain(protocol.chance)),
+            ("reads", _plain(protocol.uses)),
+            ("sign", "matters" if protocol.sign_sensitive else "does not matter"),
+            *_common(protocol),
         ]
-        cards.append(_card(label, about, (about.get("family"),), rows))
+        cards.append(_card(label, protocol, (protocol.family,), rows))
     return cards
 
 
-def methods(manifest: About, cells: Sequence[About]) -> list[Card]:
-    """A card per method, with what its cells cost."""
+def methods(manifest: Manifest, records: Sequence[CellRecord]) -> list[Card]:
+    """A card per method, with the costs of its cells."""
     cards = []
-    for label, about in manifest["methods"].items():
-        mine = [c for c in cells if c["method"] == label]
-        seconds = sum(float(c.get("seconds") or 0) for c in mine)
-        forwards = sum(int(c.get("forwards") or 0) for c in mine)
-        forward, backward = (
-            _plain(about.get("by") if about.get(way) is None else about[way])
-            for way in ("forward", "backward")
-        )
-        once = f" and {about['once']:,} once" if about.get("once") else ""
-        passes = f"{forward}{once} forward, {backward} backward"
+    for label, method in manifest.methods.items():
+        mine = [record for record in records if record.method == label]
+        seconds = sum(record.seconds or 0.0 for record in mine)
+        forwards = sum(record.forwards for record in mine)
+        scoring = f"{duration(seconds)}, {forwards:,} forward passes" if mine else NOTHING
         rows = [
-            ("passes per sample", passes),
+            ("passes per sample", _passes(method)),
             ("explaining", _explaining(mine, manifest)),
-            ("scoring", f"{duration(seconds)}, {forwards:,} forwards" if mine else NOTHING),
-            *_common(about),
+            ("scoring", scoring),
+            *_common(method),
         ]
-        control = about.get("control")
-        tags = (about.get("family"), f"control: {control}" if control else "")
-        cards.append(_card(label, about, tags, rows))
+        tags = (method.family, f"control: {method.control}" if method.control else "")
+        cards.append(_card(label, method, tags, rows))
     return cards
 
 
-def models(manifest: About) -> list[Card]:
+def models(manifest: Manifest) -> list[Card]:
     """A card per model."""
     cards = []
-    for name, about in manifest.get("models", {}).items():
-        clean = [c for c in manifest.get("clean") or [] if c["model"] == name]
-        count = about.get("parameters")
-        rows = [
-            ("checkpoint", _plain(about.get("checkpoint"))),
-            ("weights", _hash(about.get("weights_hash"))),
-            *_said("weights file", about.get("card", {}).get("weights")),
-            ("parameters", f"{count:,}" if isinstance(count, int) else _plain(count)),
-            ("micro-batch", _plain(about.get("micro_batch"))),
-            ("prepared", _plain(about.get("prepared"))),
-            ("device", _plain(about.get("device"))),
-            *((f"accuracy on {c['dataset']}", _accuracy(c)) for c in clean),
-        ]
-        cards.append(Card(name, "", "", (), tuple(rows)))
+    for name, model in manifest.models.items():
+        count = model.parameters
+        clean = [entry for entry in manifest.clean if entry.model == name]
+        rows = (
+            ("checkpoint", _plain(model.checkpoint)),
+            ("weights", _hash(model.weights_hash)),
+            *_where_known("weights file", model.weights_file),
+            ("parameters", NOTHING if count is None else f"{count:,}"),
+            ("micro-batch", _plain(model.micro_batch)),
+            ("prepared", _plain(model.prepared)),
+            ("device", _plain(model.device)),
+            *((f"accuracy on {entry.dataset}", _accuracy(entry)) for entry in clean),
+        )
+        cards.append(Card(name, "", "", (), rows))
     return cards
 
 
-def datasets(manifest: About) -> list[Card]:
+def datasets(manifest: Manifest) -> list[Card]:
     """A card per dataset."""
     cards = []
-    for name, about in manifest.get("datasets", {}).items():
+    for name, dataset in manifest.datasets.items():
         rows = (
-            ("samples", _plain(about.get("n"))),
-            ("fingerprint", _hash(about.get("fingerprint"))),
-            *_said("read", about.get("note")),
+            ("samples", _plain(dataset.n)),
+            ("fingerprint", _hash(dataset.fingerprint)),
+            *_where_known("read", dataset.note),
         )
-        cards.append(Card(name, "", "", tuple(t for t in (about.get("modality"),) if t), rows))
+        cards.append(Card(name, "", "", _present([dataset.modality]), rows))
     return cards
 
 
-def _said(term: str, value: str | None) -> Rows:
-    """A row where there is something to say."""
-    return ((term, value),) if value else ()
-
-
-def setup(manifest: About, cells: Sequence[About]) -> Rows:
+def setup(manifest: Manifest, records: Sequence[CellRecord]) -> Rows:
     """Versions, hardware, seeds, time."""
-    counted = sum(int(c.get("forwards") or 0) for c in cells)
-    forwards = int(manifest.get("forwards") or counted)
-    rows = [
-        ("assay", _plain(manifest.get("assay"))),
-        ("started", _plain(manifest.get("created"))),
-        ("finished", _plain(manifest.get("finished"))),
-        ("wall time", duration(manifest.get("seconds"))),
-        ("forwards", f"{forwards:,}"),
-        ("class explained", _plain(manifest.get("target"))),
-        ("seeds", ", ".join(map(str, manifest.get("seeds") or [])) or NOTHING),
-        *((str(k), _plain(v)) for k, v in (manifest.get("hardware") or {}).items()),
-        *((str(k), _plain(v)) for k, v in (manifest.get("versions") or {}).items()),
-    ]
-    return tuple(rows)
+    forwards = manifest.forwards or sum(record.forwards for record in records)
+    return (
+        ("assay", _plain(manifest.assay)),
+        ("started", _plain(manifest.created)),
+        ("finished", _plain(manifest.finished)),
+        ("wall time", duration(manifest.seconds)),
+        ("forward passes", f"{forwards:,}"),
+        ("explained class", _plain(manifest.target)),
+        ("seeds", ", ".join(map(str, manifest.seeds)) or NOTHING),
+        *((name, _plain(value)) for name, value in manifest.hardware.items()),
+        *((name, _plain(value)) for name, value in manifest.versions.items()),
+    )
 
 
-def troubles(cells: Sequence[About], status: str) -> list[Trouble]:
-    """The pieces with this status, gathered by method and message."""
-    found: dict[tuple[str, str], list[About]] = {}
-    for cell in cells:
-        if cell["status"] == status:
-            message = str(cell.get("message") or "no message")
-            found.setdefault((str(cell["method"]), message), []).append(cell)
+def troubles(records: Sequence[CellRecord], status: str) -> list[Trouble]:
+    """The cells with this status, grouped by method and message."""
+    groups: dict[tuple[str, str], list[CellRecord]] = {}
+    for record in records:
+        if record.status == status:
+            key = record.method, record.message or "no message"
+            groups.setdefault(key, []).append(record)
     return [
-        Trouble(
-            f"{method} · {_some(sorted({str(c['protocol']) for c in group}))}", len(group), text
-        )
-        for (method, text), group in found.items()
+        Trouble(f"{method} · {_some(sorted({r.protocol for r in group}))}", len(group), message)
+        for (method, message), group in groups.items()
     ]
 
 
-def duration(seconds: object) -> str:
+def duration(seconds: float | None) -> str:
     """Seconds for people."""
-    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+    if seconds is None or not math.isfinite(seconds):
         return NOTHING
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _card(label: str, about: About, tags: Sequence[Any], rows: Sequence[tuple[str, str]]) -> Card:
-    title = str(about.get("title") or "")
-    shown_title = "" if title == label else title
-    summary = str(about.get("summary") or "")
-    return Card(label, shown_title, summary, tuple(str(t) for t in tags if t), tuple(rows))
+def _card(
+    label: str, plugin: PluginEntry, tags: Iterable[str], rows: Iterable[tuple[str, str]]
+) -> Card:
+    title = "" if plugin.title == label else plugin.title
+    return Card(label, title, plugin.summary, _present(tags), tuple(rows))
 
 
-def _common(about: About) -> list[tuple[str, str]]:
-    options = about.get("options") or {}
-    written = ", ".join(f"{k} = {_plain(v)}" for k, v in options.items())
-    name = f"{about.get('name', '')}, version {about.get('version', NOTHING)}"
-    rows = [("options", written or "none"), ("plug-in", name)]
-    return [*rows, ("cite", str(about["cite"]))] if about.get("cite") else rows
+def _present(tags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(tag for tag in tags if tag)
 
 
-def _explaining(cells: Sequence[About], manifest: About) -> str:
-    """The time the maps took; each cell of a shard repeats that of the shard."""
+def _common(plugin: PluginEntry) -> list[tuple[str, str]]:
+    written = ", ".join(f"{name} = {_plain(value)}" for name, value in plugin.options.items())
+    version = NOTHING if plugin.version is None else plugin.version
+    rows = [("options", written or "none"), ("plug-in", f"{plugin.name}, version {version}")]
+    return [*rows, *_where_known("cite", plugin.cite)]
+
+
+def _where_known(term: str, value: str) -> Rows:
+    """A row where there is something to say."""
+    return ((term, value),) if value else ()
+
+
+def _passes(method: MethodEntry) -> str:
+    """The passes per sample; where the sample or the network decides, what decides."""
+    forward, backward = (
+        _plain(method.by if count is None else count) for count in (method.forward, method.backward)
+    )
+    once = f" and {method.once:,} once" if method.once else ""
+    return f"{forward}{once} forward, {backward} backward"
+
+
+def _explaining(records: Sequence[CellRecord], manifest: Manifest) -> str:
+    """The time to compute the maps; each cell of a shard repeats that of the shard."""
     spent: dict[str, float] = {}
-    for cell in cells:
-        if cell.get("explain_seconds") is not None:
-            before = spent.get(cell["shard"], 0.0)
-            spent[cell["shard"]] = max(before, float(cell["explain_seconds"]))
-    samples = sum(len(s["samples"]) for s in manifest["shards"] if s["id"] in spent)
+    for record in records:
+        if record.explain_seconds is not None:
+            spent[record.shard] = max(spent.get(record.shard, 0.0), record.explain_seconds)
+    samples = sum(len(shard.samples) for shard in manifest.shards if shard.id in spent)
     if not samples:
         return NOTHING
     total = sum(spent.values())
     return f"{duration(total)}, {1000 * total / samples:.0f} ms per sample"
 
 
-def _accuracy(entry: About) -> str:
-    value = entry.get("accuracy")
-    return NOTHING if value is None else f"{100 * value:.1f} % of {entry.get('n', '?')}"
+def _accuracy(entry: CleanAccuracy) -> str:
+    return f"{100 * entry.accuracy:.1f} % of {entry.n}"
 
 
-def _hash(value: object) -> str:
+def _hash(value: str) -> str:
     """The start of a hash; the manifest has the rest."""
     text = _plain(value)
     return f"{text[:16]}…" if len(text) > 24 else text

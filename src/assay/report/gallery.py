@@ -1,24 +1,30 @@
-"""Photos beside the signed maps of every method, as small images; texts with coloured words."""
+"""Photos next to the signed maps of every method, as small images; texts with coloured words."""
 
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from assay.store import Store, file_name
+from assay.store import (
+    Array,
+    Manifest,
+    Preview,
+    SettingKey,
+    ShardEntry,
+    Store,
+    file_name,
+    read_maps,
+)
 
-Array = np.ndarray[Any, Any]
-Section = tuple[str, str, str]  # dataset, model, checkpoint
 Tips = Callable[[Sequence[str]], Mapping[tuple[str, str], Mapping[str, float]]]
 
 TRUTH = "the truth"  # the column of the true maps
 SIDE = 112  # pixels of a map or photo on the page, at most
-PER_SECTION, IN_ALL, AT_LEAST = 12, 360, 4  # samples; maps on the whole page; samples
+PER_SETTING, IN_ALL, AT_LEAST = 12, 360, 4  # samples; maps on the whole page; samples
 WORDS = 80  # of a text on the page, at most
 LEVELS = 31  # shades on either side of zero
 MISSING = 2 * LEVELS + 1  # palette index of values that are not numbers
@@ -43,8 +49,8 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One sample: its photo, what it is and what the model said, and the maps."""
+class GalleryRow:
+    """One sample: its photo, its class, what the model predicts, and the maps."""
 
     sample: str
     photo: str
@@ -57,16 +63,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Gallery:
-    """The rows of one section, how many samples have a preview and how many there are."""
+    """The rows of one setting, how many samples have a preview and how many there are."""
 
     methods: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[GalleryRow, ...]
     available: int
     samples: int
 
 
 def palette() -> Array:  # [2 * LEVELS + 2, 3] uint8
-    """Blue over neutral to red; the last colour is for values that are not numbers."""
+    """Blue through neutral to red; the last colour is for values that are not numbers."""
     t = np.linspace(0, 1, LEVELS + 1)
 
     def ramp(stops: Sequence[tuple[float, tuple[int, int, int]]]) -> Array:
@@ -87,11 +93,11 @@ def colour_index(values: Array) -> Array:  # [H, W] uint8 into `palette()`
 def word_colours(values: Array, special: Sequence[bool] = ()) -> tuple[str, ...]:  # [T]
     """The style of each word, scaled as maps are; light letters on strong colours.
 
-    Special tokens, which nothing removes, are grey and do not take part in the scale.
+    Special tokens, which nothing removes, are grey and are left out of the scale.
     """
-    aside = np.zeros(len(values), dtype=bool)
-    aside[: len(special)] = special[: len(values)]
-    values = np.where(aside, 0.0, values)
+    never_removed = np.zeros(len(values), dtype=bool)
+    never_removed[: len(special)] = special[: len(values)]
+    values = np.where(never_removed, 0.0, values)
     bad = ~np.isfinite(values)
     levels = _levels(np.where(bad, 0, values), bad)
     strong = (np.abs(levels.astype(int) - LEVELS) > LEVELS // 2) & ~bad
@@ -99,7 +105,7 @@ def word_colours(values: Array, special: Sequence[bool] = ()) -> tuple[str, ...]
         "color: #999"
         if grey
         else f"background: #{bytes(colour).hex()}" + ("; color: #fff" if light else "")
-        for colour, light, grey in zip(palette()[levels], strong, aside, strict=True)
+        for colour, light, grey in zip(palette()[levels], strong, never_removed, strict=True)
     )
 
 
@@ -138,95 +144,89 @@ def spread(items: Sequence[str], count: int) -> list[str]:
     return [items[i] for i in np.linspace(0, len(items) - 1, count).round().astype(int)]
 
 
-def per_section(sections: int, methods: int) -> int:
-    """How many samples each section may show so that the page stays small."""
-    return max(AT_LEAST, min(PER_SECTION, IN_ALL // max(1, sections * methods)))
+def per_setting(settings: int, methods: int) -> int:
+    """How many samples each setting may show so that the page stays small."""
+    return max(AT_LEAST, min(PER_SETTING, IN_ALL // max(1, settings * methods)))
 
 
 def build(
     store: Store,
-    manifest: Mapping[str, Any],
-    section: Section,
+    manifest: Manifest,
+    setting: SettingKey,
     tips: Tips,
     count: int,
     methods: Sequence[str],
 ) -> Gallery | None:
-    """The gallery of one section.
+    """The gallery of one setting.
 
     Args:
         store: The run's folder.
         manifest: Its manifest.
-        section: Dataset, model and checkpoint.
+        setting: The setting.
         tips: Gives, for some samples, the scores of each (method, sample) per protocol.
-        count: At most this many samples, evenly spaced.
+        count: The largest number of samples; they are evenly spaced.
         methods: The columns, in order; those without maps are left out.
 
     Returns:
         None where there are no previews or no maps that can be shown.
     """
-    previews = _previews(store, manifest, section)
-    shards = [s for s in manifest["shards"] if _section(s) == section]
-    first = [s for s in shards if s["seed"] == shards[0]["seed"]]
-    known = list(dict.fromkeys(i for s in first for i in s["samples"] if i in previews))
-    chosen = spread(known, count)
-    maps = {m: _maps(store, first, m, chosen) for m in methods}
-    columns = [m for m in methods if maps[m]]
+    previews = _previews(store, manifest, setting)
+    shards = [shard for shard in manifest.shards if shard.setting == setting]
+    one_seed = [shard for shard in shards if shard.seed == shards[0].seed]
+    samples = dict.fromkeys(sample for shard in one_seed for sample in shard.samples)
+    available = [sample for sample in samples if sample in previews]
+    chosen = spread(available, count)
+    maps = {method: _maps(store, one_seed, method, chosen) for method in methods}
+    columns = [method for method in methods if maps[method]]
     if not chosen or not columns:
         return None
     maps[TRUTH] = _truths(store, previews, chosen)
     columns = [TRUTH, *columns] if maps[TRUTH] else columns
     scores = tips(chosen)
     rows = []
-
     for sample in chosen:
         tiles = tuple(
             _tile(m, sample, maps[m].get(sample), scores.get((m, sample), {}), previews[sample])
             for m in columns
         )
-        rows.append(_row(store, sample, previews[sample], tiles))
-    everyone = {i for s in first for i in s["samples"]}
-    return Gallery(tuple(columns), tuple(rows), len(known), len(everyone))
+        rows.append(_row(store, previews[sample], tiles))
+    return Gallery(tuple(columns), tuple(rows), len(available), len(samples))
 
 
-def _previews(
-    store: Store, manifest: Mapping[str, Any], section: Section
-) -> dict[str, dict[str, Any]]:
-    """By sample. A prediction is kept only where it is known whose it is."""
-    found = Store.read_json(store.path("previews", f"{file_name(section[0])}.json")) or []
-    models = {s["model"] for s in manifest["shards"] if s["dataset"] == section[0]}
+def _previews(store: Store, manifest: Manifest, setting: SettingKey) -> dict[str, Preview]:
+    """Previews by sample. A prediction is shown only where its model is known."""
+    path = store.path("previews", f"{file_name(setting.dataset)}.json")
+    models = {shard.model for shard in manifest.shards if shard.dataset == setting.dataset}
     previews = {}
-    for entry in found:
-        if entry.get("model", section[1]) != section[1]:
-            continue
-        if "model" not in entry and len(models) > 1:
-            entry = {k: entry.get(k) for k in ("sample", "label", "label_name", "image")}
-        previews[str(entry["sample"])] = entry
+    for stored in Store.read_json(path) or []:
+        preview = Preview.from_json(stored)
+        if preview.model is None and len(models) > 1:
+            preview = preview.without_prediction()
+        if preview.model in (None, setting.model):
+            previews[str(preview.sample)] = preview
     return previews
 
 
 def _maps(
-    store: Store, shards: Sequence[Mapping[str, Any]], method: str, chosen: Sequence[str]
+    store: Store, shards: Sequence[ShardEntry], method: str, chosen: Sequence[str]
 ) -> dict[str, Array]:
     """The maps of the chosen samples; only the shards that hold them are read."""
-    wanted, found = set(chosen), {}
+    maps: dict[str, Array] = {}
     for shard in shards:
-        if method not in shard["maps"] or not wanted.intersection(shard["samples"]):
-            continue
-        path = store.path("attributions", shard["maps"][method], f"{shard['id']}.safetensors")
-        read = Store.read_arrays(path)
-        if read is not None and read[0]["maps"].ndim in (2, 3):
-            pairs = zip(shard["samples"], read[0]["maps"], strict=True)
-            found.update({sample: a.copy() for sample, a in pairs if sample in wanted})
-    return found
+        here = set(chosen).intersection(shard.samples)
+        stored = read_maps(store, shard, method) if here else {}
+        # A copy, so that the rest of the shard is not held in memory.
+        maps |= {s: stored[s].copy() for s in here if s in stored and stored[s].ndim in (1, 2)}
+    return maps
 
 
 def _truths(
-    store: Store, previews: Mapping[str, Mapping[str, Any]], chosen: Sequence[str]
+    store: Store, previews: Mapping[str, Preview], chosen: Sequence[str]
 ) -> dict[str, Array]:
     """The true maps of the chosen samples, where they are known."""
-    files = {sample: previews[sample].get("truth") for sample in chosen}
-    read = {s: Store.read_arrays(store.path("previews", f)) for s, f in files.items() if f}
-    return {sample: arrays[0]["truth"] for sample, arrays in read.items() if arrays is not None}
+    files = {sample: previews[sample].truth for sample in chosen}
+    stored = {s: Store.read_arrays(store.path("previews", f)) for s, f in files.items() if f}
+    return {sample: arrays[0]["truth"] for sample, arrays in stored.items() if arrays is not None}
 
 
 def _tile(
@@ -234,34 +234,28 @@ def _tile(
     sample: str,
     values: Array | None,
     scores: Mapping[str, float],
-    preview: Mapping[str, Any],
+    preview: Preview,
 ) -> Tile:
     lines = [f"{method} · {sample}", *(f"{p}: {v:.3g}" for p, v in scores.items())]
     if values is None:
         return Tile(method, "", "\n".join([*lines, "no map"]))
     if values.ndim == 1:
-        length = len((preview.get("words") or ())[:WORDS])
-        colours = word_colours(values[:length], preview.get("special") or ())
+        length = len(preview.words[:WORDS])
+        colours = word_colours(values[:length], preview.special)
         return Tile(method, "", "\n".join(lines), colours=colours)
     return Tile(method, map_uri(values), "\n".join(lines), max(values.shape) < SIDE // 2)
 
 
-def _row(store: Store, sample: str, entry: Mapping[str, Any], tiles: tuple[Tile, ...]) -> Row:
-    def name(kind: str) -> str:
-        best = entry.get(f"{kind}_name")
-        value = entry.get(kind) if best in (None, "") else best
-        return "" if value is None else str(value)
-
-    image = entry.get("image")
-    photo = photo_uri(store.path("previews", str(image))) if image else ""
-    words = tuple(map(str, (entry.get("words") or ())[:WORDS]))
-    return Row(
-        sample, photo, name("label"), name("predicted"), entry.get("probability"), tiles, words
+def _row(store: Store, preview: Preview, tiles: tuple[Tile, ...]) -> GalleryRow:
+    return GalleryRow(
+        sample=str(preview.sample),
+        photo=photo_uri(store.path("previews", preview.image)) if preview.image else "",
+        label=preview.label_text,
+        predicted=preview.predicted_text,
+        probability=preview.probability,
+        tiles=tiles,
+        words=tuple(map(str, preview.words[:WORDS])),
     )
-
-
-def _section(shard: Mapping[str, Any]) -> Section:
-    return shard["dataset"], shard["model"], shard["checkpoint"]
 
 
 def _shrink(values: Array) -> Array:

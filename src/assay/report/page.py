@@ -1,9 +1,9 @@
-"""The page of a run: gathers what the parts made and fills the template."""
+"""The page of a run: collects what the parts made and fills the template."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jinja2
 import pyarrow as pa
@@ -12,33 +12,35 @@ from markupsafe import Markup, escape
 
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
-from assay.report import board, facts, gallery, traces, verdict
-from assay.report import known_truth as truth
-from assay.report import promise_table as checks
-from assay.report.board import Board, Key, Panel
+from assay.report import board, facts, gallery, known_truth, traces, verdict
+from assay.report.board import FieldKey, ProtocolPanel
 from assay.report.charts import shown
+from assay.report.promise_table import PromiseLine, promise_lines
+from assay.store import Manifest, SettingKey
 
 if TYPE_CHECKING:
     from assay.results import Results
 
+SETTING = list(SettingKey._fields)  # the columns that name a setting
+
 
 @dataclass(frozen=True)
 class Section:
-    """Everything the page says about one dataset, model and checkpoint."""
+    """Everything the page says about one setting."""
 
     anchor: str
     name: str
     board: board.Board
     verdict: verdict.Verdict
-    curves: tuple[traces.Panel, ...]
+    curves: tuple[traces.CurvePanel, ...]
     variations: tuple[Variation, ...]
     gallery: gallery.Gallery | None
-    checks: tuple[checks.CheckLine, ...]
-    truth: truth.Truth | None
+    promises: tuple[PromiseLine, ...]
+    truth: known_truth.Truth | None
 
     @property
-    def panels(self) -> tuple[Panel, ...]:
-        """One per protocol, but for those that the part on the truth shows."""
+    def panels(self) -> tuple[ProtocolPanel, ...]:
+        """One per protocol, except those that the part on the truth shows."""
         apart = self.truth.panels if self.truth else ()
         return tuple(panel for panel in self.board.panels if panel not in apart)
 
@@ -56,12 +58,42 @@ def render(results: "Results") -> str:
         results: A finished or half-finished run with at least one score.
 
     Returns:
-        The page; it loads nothing from anywhere and can be read without JavaScript.
+        The page; it loads nothing from elsewhere and can be read without JavaScript.
     """
-    manifest, cells = results.manifest, results.cells
-    sections = list(_sections(results))
-    planned, done = _progress(results)
+    manifest, records = results.entries, results.records
+    sections = list(_sections(results, manifest))
+    done, planned = results.progress
     spec = results.store.path("spec.yaml")
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            manifest=manifest,
+            title=manifest.title or "Which attribution method can you trust here?",
+            sections=sections,
+            overview=_overview(sections),
+            planned=planned,
+            done=done,
+            failures=facts.troubles(records, "failed"),
+            failed=sum(record.status == "failed" for record in records),
+            unsuited=facts.troubles(records, "n/a"),
+            styles=traces.styles(manifest),
+            controls=manifest.controls,
+            protocols=facts.protocols(manifest),
+            methods=facts.methods(manifest, records),
+            models=facts.models(manifest),
+            datasets=facts.datasets(manifest),
+            setup=facts.setup(manifest, records),
+            few=FEWEST_GROUPS,
+            side=gallery.SIDE,
+            words=gallery.WORDS,
+            scale=Markup(_scale()),
+            suite=spec.read_text(encoding="utf-8") if spec.is_file() else "",
+        )
+    )
+
+
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("assay.report", "."),
         autoescape=True,
@@ -70,35 +102,13 @@ def render(results: "Results") -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["soft"] = _soft
-    return environment.get_template("page.html.j2").render(
-        manifest=manifest,
-        title=manifest.get("title") or "Which attribution method can you trust here?",
-        sections=sections,
-        overview=_overview(sections),
-        planned=planned,
-        done=done,
-        failures=facts.troubles(cells, "failed"),
-        failed=sum(c["status"] == "failed" for c in cells),
-        unsuited=facts.troubles(cells, "n/a"),
-        styles=traces.styles(manifest["methods"]),
-        controls={m for m, about in manifest["methods"].items() if about.get("control")},
-        protocols=facts.protocols(manifest),
-        methods=facts.methods(manifest, cells),
-        models=facts.models(manifest),
-        datasets=facts.datasets(manifest),
-        setup=facts.setup(manifest, cells),
-        few=FEWEST_GROUPS,
-        side=gallery.SIDE,
-        words=gallery.WORDS,
-        scale=Markup(_scale()),
-        suite=spec.read_text(encoding="utf-8") if spec.is_file() else "",
-    )
+    return environment
 
 
 def _overview(sections: Sequence[Section]) -> Markup:
-    """The answer for the networks that were asked about; environments where there are no others.
+    """The answer over all settings; environments count only where there is nothing else.
 
-    An environment is there to tell what protocols are worth; nobody wants its network explained.
+    An environment shows whether the protocols are right; its network is not what users ask about.
     """
     asked = [s for s in sections if not s.board.environment]
     if asked:
@@ -110,84 +120,81 @@ def _overview(sections: Sequence[Section]) -> Markup:
     return verdict.overview([(s.name, s.verdict.first) for s in sections])
 
 
-def _sections(results: "Results") -> Iterator[Section]:
-    manifest = results.manifest
+def _sections(results: "Results", manifest: Manifest) -> Iterator[Section]:
     ranked = results.leaderboard()
-    present = {board.key_of(r) for r in ranked.rows}
-    shards = {s["id"]: board.key_of(s) for s in manifest["shards"]}
-    keys = [k for k in dict.fromkeys(shards.values()) if k in present]
-    reasons = {
-        (shards[c["shard"]], c["method"], c["protocol"]): str(c["message"])
-        for c in results.cells
-        if c.get("message") and c["shard"] in shards
-    }
-    beside = _beside(results.scores)
+    present = {row.setting for row in ranked.by_protocol}
+    settings = [setting for setting in manifest.settings if setting in present]
+    messages, others = _messages(results, manifest), _other_metrics(results.scores)
     curves = traces.average(results.curves, results.scores)
-    style = traces.styles(manifest["methods"])
-    count = gallery.per_section(len(keys), len(manifest["methods"]))
-    checked = checks.lines(results.checks)
-    trust = results.trust(quiet=True) if results.knowing else []
-    several = len({k[:2] for k in keys}) < len(keys)
-    for i, key in enumerate(keys):
-        one = board.build(key, ranked, manifest, reasons, beside)
-        lines = [line.method for line in one.lines]
-        intervened, true_panels = truth.split(one, results.knowing)
-        found = verdict.judge(intervened, manifest["methods"], _accuracy(manifest, one))
+    style = traces.styles(manifest)
+    count = gallery.per_setting(len(settings), len(manifest.methods))
+    promises = promise_lines(results.checks)
+    truths = manifest.truth_protocols
+    trust = results.trust_rows() if truths else []
+    several = len({setting[:2] for setting in settings}) < len(settings)
+    for i, setting in enumerate(settings):
+        one = board.build(setting, ranked, manifest, messages, others)
+        methods = [line.method for line in one.lines]
+        clean = manifest.accuracy(setting.dataset, setting.model)
+        without_truth, truth_panels = known_truth.split(one, truths)
+        answer = verdict.judge(without_truth, manifest.methods, clean.accuracy if clean else None)
+        tips = _tips(results.scores, setting, list(manifest.protocols))
         yield Section(
             f"s{i}",
-            verdict.setting(one, several),
+            verdict.setting_name(one, several),
             one,
-            found,
-            traces.panels(curves.get(key, {}), lines, manifest["protocols"], style),
-            tuple(variations(results.outcomes, key, lines)),
-            gallery.build(results.store, manifest, key, _tips(results, key), count, lines),
-            checks.of(checked, key),
-            truth.of(one, true_panels, trust, manifest["methods"], found.first),
+            answer,
+            traces.panels(curves.get(setting, {}), methods, manifest.protocols, style),
+            tuple(variations(results.outcomes, setting, methods)),
+            gallery.build(results.store, manifest, setting, tips, count, methods),
+            tuple(line for line in promises if line.setting == setting),
+            known_truth.describe_truth(one, truth_panels, trust, answer.first),
         )
 
 
-def _beside(scores: pa.Table) -> dict[tuple[Key, str, str], str]:
-    """The means of what protocols give beside their score, by (key, method, protocol)."""
+def _messages(results: "Results", manifest: Manifest) -> dict[FieldKey, str]:
+    """The message of each cell that left one."""
+    settings = {shard.id: shard.setting for shard in manifest.shards}
+    return {
+        (settings[record.shard], record.method, record.protocol): record.message
+        for record in results.records
+        if record.message and record.shard in settings
+    }
+
+
+def _other_metrics(scores: pa.Table) -> dict[FieldKey, str]:
+    """The means of the numbers that protocols give besides their score."""
     known = scores.filter(pc.and_(pc.invert(scores["headline"]), pc.is_finite(scores["value"])))
-    by = ["dataset", "model", "checkpoint", "method", "protocol", "metric"]
+    by = [*SETTING, "method", "protocol", "metric"]
     means = (
         known.group_by(by).aggregate([("value", "mean")]).sort_by([(n, "ascending") for n in by])
     )
-    found: dict[tuple[Key, str, str], list[str]] = {}
+    numbers: dict[FieldKey, list[str]] = {}
     for row in means.to_pylist():
-        place = board.key_of(row), row["method"], row["protocol"]
-        found.setdefault(place, []).append(f"{row['metric']} {shown(row['value_mean'])}")
-    return {place: ", ".join(numbers) for place, numbers in found.items()}
+        setting = SettingKey(*(row[name] for name in SETTING))
+        here = numbers.setdefault((setting, row["method"], row["protocol"]), [])
+        here.append(f"{row['metric']} {shown(row['value_mean'])}")
+    return {key: ", ".join(texts) for key, texts in numbers.items()}
 
 
-def _tips(results: "Results", key: Key) -> gallery.Tips:
+def _tips(scores: pa.Table, setting: SettingKey, protocols: Sequence[str]) -> gallery.Tips:
     """A function from samples to the headline score of each (method, sample) per protocol."""
 
     def tips(samples: Sequence[str]) -> Mapping[tuple[str, str], Mapping[str, float]]:
-        table = results.scores
-        keep = pc.and_(
-            table["headline"], pc.is_in(table["sample"], value_set=pa.array(samples, pa.string()))
-        )
-        for name, value in zip(("dataset", "model", "checkpoint"), key, strict=True):
-            keep = pc.and_(keep, pc.equal(table[name], value))
+        chosen = pc.is_in(scores["sample"], value_set=pa.array(samples, pa.string()))
+        chosen = pc.and_(scores["headline"], chosen)
+        for name, value in zip(SETTING, setting, strict=True):
+            chosen = pc.and_(chosen, pc.equal(scores[name], value))
         by = ["method", "sample", "protocol"]
-        means = table.filter(keep).group_by(by).aggregate([("value", "mean")])
-        found: dict[tuple[str, str], dict[str, float]] = {}
+        means = scores.filter(chosen).group_by(by).aggregate([("value", "mean")])
+        by_map: dict[tuple[str, str], dict[str, float]] = {}
         for row in means.to_pylist():
             if row["value_mean"] is not None:
-                place = found.setdefault((row["method"], row["sample"]), {})
-                place[row["protocol"]] = row["value_mean"]
-        order = list(results.manifest["protocols"])
-        return {k: {p: v[p] for p in order if p in v} for k, v in found.items()}
+                here = by_map.setdefault((row["method"], row["sample"]), {})
+                here[row["protocol"]] = row["value_mean"]
+        return {k: {p: v[p] for p in protocols if p in v} for k, v in by_map.items()}
 
     return tips
-
-
-def _progress(results: "Results") -> tuple[int, int]:
-    """How many pieces were planned, and how many have scores."""
-    pieces = [f"{c}-{s['id']}" for s in results.manifest["shards"] for c in s["cells"]]
-    there = (results.store.path("scores", f"{p}.parquet").exists() for p in pieces)
-    return len(pieces), sum(there)
 
 
 def _soft(text: str) -> Markup:
@@ -199,11 +206,3 @@ def _scale() -> str:
     """The colours of the gallery as a CSS gradient."""
     colours = gallery.palette()[: gallery.MISSING : 3]
     return ", ".join(f"rgb({r} {g} {b})" for r, g, b in colours.tolist())
-
-
-def _accuracy(manifest: Mapping[str, Any], section: Board) -> float | None:
-    """How often the network is right on the section's untouched samples, where labels say."""
-    dataset, model, _ = section.key
-    rows = manifest.get("clean") or []
-    found = [r["accuracy"] for r in rows if (r["dataset"], r["model"]) == (dataset, model)]
-    return found[0] if found else None

@@ -1,83 +1,79 @@
-"""The methods' own checks in few numbers: by how much their maps miss what they promise."""
+"""What methods promise about their own maps, in few numbers: by how much the maps miss it."""
 
 import math
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import pyarrow as pa
 
+from assay.report.charts import NOTHING
+from assay.store import SettingKey
+
 LARGE = 0.01  # a gap of one per cent can be seen in a map
 EXPECTED = {  # where a gap is no fault
-    "conservation gap": " Biases keep their part of what is handed back, so a network with biases "
-    "is expected to show a gap.",
+    "conservation gap": " A network with biases is expected to show a gap: its biases keep a part "
+    "of the relevance.",
 }
 
 
 @dataclass(frozen=True)
-class CheckLine:
-    """One check of one method, over all samples and seeds."""
+class PromiseLine:
+    """One promise of one method, over all samples and seeds."""
 
-    dataset: str
-    model: str
-    checkpoint: str
+    setting: SettingKey
     method: str
-    check: str
-    values: tuple[float, ...]  # those that are numbers, or infinite
+    promise: str
+    gaps: tuple[float, ...]  # those that are numbers, or infinite
     broken: int  # maps that hold NaN or inf
 
     @property
     def n(self) -> int:
-        """How many maps were checked."""
-        return len(self.values) + self.broken
+        """How many maps were compared with the promise."""
+        return len(self.gaps) + self.broken
 
     @property
     def median(self) -> str:
         """The gap of the middle map."""
-        return shown(median(self.values)) if self.values else "–"
+        return shown_gap(median(self.gaps)) if self.gaps else NOTHING
 
     @property
     def largest(self) -> str:
         """The gap of the worst map."""
-        return shown(max(self.values)) if self.values else "–"
+        return shown_gap(max(self.gaps)) if self.gaps else NOTHING
 
     @property
     def large(self) -> int:
-        """How many maps miss by more than one per cent, or cannot be told."""
-        return sum(value > LARGE for value in self.values) + self.broken
+        """How many maps miss by more than one per cent, or hold NaN or inf."""
+        return sum(gap > LARGE for gap in self.gaps) + self.broken
 
     @property
     def sentence(self) -> str:
         """All of it in words."""
         return (
-            f"{self.method}: {self.check} median {self.median}, largest {self.largest}; "
-            f"{self.large} of {self.n} maps above {shown(LARGE)}.{EXPECTED.get(self.check, '')}"
+            f"{self.method}: {self.promise} median {self.median}, largest {self.largest}; "
+            f"{self.large} of {self.n} maps above {shown_gap(LARGE)}."
+            f"{EXPECTED.get(self.promise, '')}"
         )
 
 
-def lines(checks: pa.Table) -> list[CheckLine]:
-    """What was checked, in the order of the table."""
-    found: dict[tuple[str, ...], list[float]] = {}
+def promise_lines(checks: pa.Table) -> list[PromiseLine]:
+    """One line per setting, method and promise, in the order of the table."""
+    gaps: dict[tuple[SettingKey, str, str], list[float]] = {}
     for row in checks.to_pylist():
-        place = tuple(row[n] for n in ("dataset", "model", "checkpoint", "method", "check"))
-        found.setdefault(place, []).append(math.nan if row["value"] is None else row["value"])
-    made: list[CheckLine] = []
-    for (dataset, model, checkpoint, method, check), values in found.items():
-        whole = tuple(v for v in values if not math.isnan(v))
-        broken = len(values) - len(whole)
-        made.append(CheckLine(dataset, model, checkpoint, method, check, whole, broken))
-    return made
+        setting = SettingKey(row["dataset"], row["model"], row["checkpoint"])
+        value = math.nan if row["value"] is None else row["value"]
+        gaps.setdefault((setting, row["method"], row["check"]), []).append(value)
+    lines = []
+    for (setting, method, promise), values in gaps.items():
+        known = tuple(value for value in values if not math.isnan(value))
+        lines.append(PromiseLine(setting, method, promise, known, len(values) - len(known)))
+    return lines
 
 
-def shown(value: float) -> str:
+def shown_gap(value: float) -> str:
     """A share as people read it."""
     if not math.isfinite(value):
         return "∞"
     if value < 1e-4:
         return "below 0.01 %"
     return f"{100 * value:.2g} %" if value < 1 else f"{100 * value:,.0f} %"
-
-
-def of(all_lines: list[CheckLine], key: Any) -> tuple[CheckLine, ...]:
-    """The lines of one dataset, model and checkpoint."""
-    return tuple(x for x in all_lines if (x.dataset, x.model, x.checkpoint) == tuple(key))

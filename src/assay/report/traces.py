@@ -1,8 +1,7 @@
-"""The curves behind the scores: means and bands per method, shown once where presets share them."""
+"""The curves behind the scores: means and bands per method, drawn once where they are equal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,16 +9,16 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from assay.report import charts
-from assay.report.board import Key
+from assay.store import Array, Manifest, ProtocolEntry, SettingKey
 
-Array = np.ndarray[Any, Any]
 Curve = tuple[Array, Array, Array]  # x, mean, half-width of the band
+SettingCurves = dict[tuple[str, str], dict[str, Curve]]  # (protocol, curve name), then method
 COLOURS, GREYS = 14, 8
-_WHO = ["dataset", "model", "checkpoint", "method", "protocol"]
+_LABELS = ["dataset", "model", "checkpoint", "method", "protocol"]
 
 
 @dataclass(frozen=True)
-class Panel:
+class CurvePanel:
     """One set of curves and the protocols that read it."""
 
     protocols: tuple[str, ...]
@@ -28,35 +27,33 @@ class Panel:
     methods: tuple[str, ...]
 
 
-def styles(methods: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def styles(manifest: Manifest) -> dict[str, str]:
     """A CSS class per method: colours for methods, greys for controls."""
-    found, plain, grey = {}, 0, 0
-    for label, about in methods.items():
-        if about.get("control"):
-            found[label] = f"grey g{grey % GREYS}"
+    classes, plain, grey = {}, 0, 0
+    for label in manifest.methods:
+        if label in manifest.controls:
+            classes[label] = f"grey g{grey % GREYS}"
             grey += 1
         else:
-            found[label] = f"s{plain % COLOURS}"
+            classes[label] = f"s{plain % COLOURS}"
             plain += 1
-    return found
+    return classes
 
 
-def average(
-    curves: pa.Table, scores: pa.Table
-) -> dict[Key, dict[tuple[str, str], dict[str, Curve]]]:
-    """Mean curves by section, then (protocol, curve name), then method.
+def average(curves: pa.Table, scores: pa.Table) -> dict[SettingKey, SettingCurves]:
+    """Mean curves by setting, then (protocol, curve name), then method.
 
     Seeds are averaged within a sample first; the band is 1.96 standard errors over samples.
     """
     if not curves.num_rows:
         return {}
-    who = scores.group_by(["cell", *_WHO]).aggregate([])
+    who = scores.group_by(["cell", *_LABELS]).aggregate([])
     index = pc.index_in(curves["cell"], value_set=who["cell"].combine_chunks())
     known = pc.and_(pc.is_valid(index), pc.is_finite(curves["value"]))
     table = curves.select(["sample", "name", "step", "x", "value"]).filter(known)
-    for name in _WHO:
+    for name in _LABELS:
         table = table.append_column(name, who[name].take(index.filter(known)))
-    line = [*_WHO, "name", "step"]
+    line = [*_LABELS, "name", "step"]
     per_sample = table.group_by([*line, "sample"]).aggregate([("value", "mean"), ("x", "mean")])
     spread = pc.VarianceOptions(ddof=1)
     points = per_sample.group_by(line).aggregate(
@@ -67,29 +64,29 @@ def average(
             ("x_mean", "mean"),
         ]
     ).sort_by([(name, "ascending") for name in line])  # fmt: skip
-    found: dict[Key, dict[tuple[str, str], dict[str, Curve]]] = {}
-    collected: dict[tuple[Any, ...], list[tuple[float, float, float]]] = {}
+    by_setting: dict[SettingKey, SettingCurves] = {}
+    collected: dict[tuple[str, ...], list[tuple[float, float, float]]] = {}
     for row in points.to_pylist():
         error = row["value_mean_stddev"]
         half = np.nan if error is None else 1.96 * error / np.sqrt(row["value_mean_count"])
-        group = tuple(row[c] for c in [*_WHO, "name"])
+        group = tuple(row[c] for c in [*_LABELS, "name"])
         collected.setdefault(group, []).append((row["x_mean_mean"], row["value_mean_mean"], half))
     for (dataset, model, checkpoint, method, protocol, name), values in collected.items():
         x, mean, half = np.asarray(values, dtype=float).T
-        section = found.setdefault((dataset, model, checkpoint), {})
-        section.setdefault((protocol, name), {})[method] = (x, mean, half)
-    return found
+        here = by_setting.setdefault(SettingKey(dataset, model, checkpoint), {})
+        here.setdefault((protocol, name), {})[method] = (x, mean, half)
+    return by_setting
 
 
 def panels(
-    curves: Mapping[tuple[str, str], Mapping[str, Curve]],
+    curves: SettingCurves,
     methods: Sequence[str],
-    protocols: Mapping[str, Mapping[str, Any]],
+    protocols: Mapping[str, ProtocolEntry],
     style: Mapping[str, str],
-) -> tuple[Panel, ...]:
+) -> tuple[CurvePanel, ...]:
     """One chart per different set of curves, in the suite's order of protocols."""
     order = {p: i for i, p in enumerate(protocols)}
-    shared: list[tuple[list[str], str, Mapping[str, Curve]]] = []
+    shared: list[tuple[list[str], str, dict[str, Curve]]] = []
     for (protocol, name), lines in sorted(
         curves.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0][1])
     ):
@@ -99,17 +96,17 @@ def panels(
                 break
         else:
             shared.append(([protocol], name, lines))
-    found = []
+    drawn_panels = []
     for names, name, lines in shared:
         present = tuple(m for m in methods if m in lines)
         title = f"{name} under {', '.join(names)}"
-        drawn = [charts.Line(m, style[m], *lines[m]) for m in present]
+        drawn = [charts.CurveLine(m, style[m], *lines[m]) for m in present]
         drawn.sort(key=lambda line: not line.style.startswith("grey"))  # methods above controls
         unit = all(line.x.min() >= 0 and line.x.max() <= 1 for line in drawn)
-        axes = dict.fromkeys(protocols.get(p, {}).get("axis", "share") for p in names)
+        axes = dict.fromkeys(protocols[p].axis for p in names)
         chart = charts.curves(drawn, title=title, xlabel=", ".join(axes) if unit else "x")
-        found.append(Panel(tuple(names), name, chart, present))
-    return tuple(found)
+        drawn_panels.append(CurvePanel(tuple(names), name, chart, present))
+    return tuple(drawn_panels)
 
 
 def _equal(one: Mapping[str, Curve], other: Mapping[str, Curve]) -> bool:

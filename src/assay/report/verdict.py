@@ -1,18 +1,19 @@
-"""The answer in plain words: who comes first, how surely, and who is no better than a control."""
+"""The answer in plain words: which method is first, how certain, and which are below a control."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
+from assay.ranking.overall import OverallRow
 from assay.report.board import Board, number, percent
+from assay.store import MethodEntry
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a reader takes away from one section."""
+    """The answer for one setting, in sentences."""
 
     first: tuple[str, ...]  # the methods in first place
     answer: Markup
@@ -23,9 +24,9 @@ class Verdict:
     few: str
 
 
-def setting(board: Board, several_checkpoints: bool = False) -> str:
-    """The name of a section."""
-    dataset, model, checkpoint = board.key
+def setting_name(board: Board, several_checkpoints: bool = False) -> str:
+    """The name of a setting on the page."""
+    dataset, model, checkpoint = board.setting
     if board.environment:
         return dataset
     tail = f" ({checkpoint})" if several_checkpoints and checkpoint else ""
@@ -41,81 +42,92 @@ def names(items: Sequence[str]) -> Markup:
 
 
 def judge(
-    board: Board, methods: Mapping[str, Mapping[str, Any]], accuracy: float | None = None
+    board: Board, methods: Mapping[str, MethodEntry], accuracy: float | None = None
 ) -> Verdict:
-    """The verdict of one section; `accuracy` is the network's on the untouched samples."""
+    """The verdict of one setting.
 
-    def control(entry: Mapping[str, Any]) -> bool:
-        return bool(methods.get(entry["method"], {}).get("control"))
-
-    placed = [o for o in board.overall if o["position"] is not None]
-    contenders = [o for o in placed if not control(o)]
+    Args:
+        board: Its board.
+        methods: The methods of the run by label, in the suite's order.
+        accuracy: The network's accuracy on the unchanged samples, where labels are known.
+    """
     below, left_out = _below(board, methods), _left_out(board, methods)
-    few = ""
-    if board.groups and not board.ties_broken:
-        few = (
-            f"Only {_count(board.groups, 'independent group')} of samples: too few to tell methods "
-            "apart, so no tie is broken. Read the order as a hint."
-        )
-    if accuracy is not None and accuracy < 0.5:
-        few = f"The network is right on only {accuracy:.0%} of these samples. {few}".strip()
+    few = _few(board, accuracy)
+    contenders = [row for row in board.overall if not row.control]
     if not contenders:
         return Verdict((), Markup("No method could be ranked here."), "", "", below, left_out, few)
-    best = contenders[0]["position"]
-    first = [o for o in contenders if o["position"] == best]
-    leader = first[0]
-    over = f"over {_count(leader['protocols'], 'protocol')}"
-    rank = f"mean rank by score {number(leader['mean_rank']):.1f}"
-    span = _span(leader)
-    if len(first) > 1:
-        answer = Markup("{} share first place {} ({}).").format(
-            names([o["method"] for o in first]), over, rank
-        )
-    elif len(contenders) == 1:
-        answer = Markup("{} is the only method that could be placed {}: {}.").format(
-            names([leader["method"]]), over, rank
-        )
-    else:
-        answer = Markup("{} comes first {}: {}{}.").format(
-            names([leader["method"]]), over, rank, span
-        )
-    ahead = [o["method"] for o in placed if control(o) and o["position"] < best]
-    if ahead:
-        answer += Markup(" But {} {} ahead of every method.").format(
-            names(ahead), "is a control and" if len(ahead) == 1 else "are controls and"
-        )
+    first = [row for row in contenders if row.position == contenders[0].position]
+    leader = first[0].method
+    unresolved = not board.ties_broken or not _alone(board, leader)
     return Verdict(
-        tuple(o["method"] for o in first),
-        answer,
-        _certainty(
-            first,
-            [{**o, "control": control(o)} for o in placed],
-            unresolved=not board.ties_broken or not _alone(board, leader["method"]),
-        ),
-        _ties(board, leader["method"]) if board.ties_broken else "",
+        tuple(row.method for row in first),
+        _answer(first, contenders) + _controls_ahead(board, first[0].position),
+        _certainty(first, board.overall, unresolved),
+        _ties(board, leader) if board.ties_broken else "",
         below,
         left_out,
         few,
     )
 
 
-def _span(entry: Mapping[str, Any]) -> str:
-    low, high = number(entry["low"]), number(entry["high"])
+def _few(board: Board, accuracy: float | None) -> str:
+    """Warnings: too few groups to separate methods, a network that is mostly wrong."""
+    sentences = []
+    if accuracy is not None and accuracy < 0.5:
+        sentences.append(f"The network is right on only {accuracy:.0%} of these samples.")
+    if board.groups and not board.ties_broken:
+        sentences.append(
+            f"Only {_count(board.groups, 'independent group')} of samples: too few to separate "
+            "methods, so no tie is broken. Read the order as a hint."
+        )
+    return " ".join(sentences)
+
+
+def _answer(first: Sequence[OverallRow], contenders: Sequence[OverallRow]) -> Markup:
+    leader = first[0]
+    over = f"over {_count(leader.protocols, 'protocol')}"
+    rank = f"mean rank by score {leader.mean_rank:.1f}"
+    if len(first) > 1:
+        return Markup("{} share first place {} ({}).").format(
+            names([row.method for row in first]), over, rank
+        )
+    if len(contenders) == 1:
+        return Markup("{} is the only method that could be placed {}: {}.").format(
+            names([leader.method]), over, rank
+        )
+    return Markup("{} comes first {}: {}{}.").format(
+        names([leader.method]), over, rank, _interval(leader)
+    )
+
+
+def _interval(row: OverallRow) -> str:
+    low, high = number(row.low), number(row.high)
     known = math.isfinite(low) and math.isfinite(high)
     return f" (95 % interval {low:.1f} to {high:.1f})" if known else ""
+
+
+def _controls_ahead(board: Board, best: int) -> Markup:
+    """A warning where controls come before every method."""
+    ahead = [row.method for row in board.overall if row.control and row.position < best]
+    if not ahead:
+        return Markup("")
+    return Markup(" But {} {} ahead of every method.").format(
+        names(ahead), "is a control and" if len(ahead) == 1 else "are controls and"
+    )
 
 
 def overview(
     firsts: Sequence[tuple[str, Sequence[str]]], environments: int = 0, by: str = ""
 ) -> Markup:
-    """One sentence over several sections.
+    """One sentence over several settings.
 
     Args:
-        firsts: The methods in first place of each section.
-        environments: So many of them beside these are not meant.
+        firsts: The methods in first place of each setting.
+        environments: Number of environments of the run that are not counted.
         by: How the sentence begins.
     """
-    aside = f", the environment{'' if environments == 1 else 's'} aside" if environments else ""
+    plural = "" if environments == 1 else "s"
+    uncounted = f", not counting the environment{plural}" if environments else ""
     wins: dict[str, list[str]] = {}
     for where, first in firsts:
         for method in first:
@@ -128,10 +140,10 @@ def overview(
         where_to = {1: f"on {firsts[0][0]}", 2: "in both settings"}
         return Markup("{}{} {} first {}{}.").format(
             by, names(best), "comes" if len(best) == 1 else "come",
-            where_to.get(most, f"in all {most} settings"), aside,
+            where_to.get(most, f"in all {most} settings"), uncounted,
         )  # fmt: skip
     depends = Markup("{} answer depends on the setting{}: ").format(
-        f"{by}the" if by else "The", aside
+        f"{by}the" if by else "The", uncounted
     )
     if most == 1 and len(firsts) > 3:
         return depends + f"no method comes first in more than one of {len(firsts)}."
@@ -144,102 +156,107 @@ def overview(
 
 
 def _certainty(
-    first: Sequence[Mapping[str, Any]], everyone: Sequence[Mapping[str, Any]], unresolved: bool
+    first: Sequence[OverallRow], everyone: Sequence[OverallRow], unresolved: bool
 ) -> str:
-    share = number(first[0].get("first_share"))
-    leaders = {o["method"] for o in first}
-    others = [o for o in everyone if o["method"] not in leaders]
+    share = number(first[0].first_share)
+    leaders = {row.method for row in first}
+    others = [row for row in everyone if row.method not in leaders]
     if math.isnan(share) or (not others and len(first) == 1):
         return ""
-    held = f"stays first in {percent(share)} of the resamples of the data"
+    stays = f"stays first in {percent(share)} of the resamples of the data"
     if len(first) > 1:
-        return f"Their order is not settled: {first[0]['method']} {held}."
-    closest = max(others, key=lambda o: number(o.get("first_share") or 0.0))
-    other = number(closest.get("first_share") or 0.0)
-    who = f"{'the control ' if closest['control'] else ''}{closest['method']}"
-    rival = f"; next is {who} with {percent(other)}"
-    if other > share:
-        rival = f", and {who} comes first more often, in {percent(other)}"
+        return f"Their order is not settled: {first[0].method} {stays}."
+    rival = _rival(others, share)
     if unresolved:
-        return f"It {held}{rival}."
+        return f"It {stays}{rival}."
     if share >= 0.95:
-        return f"The lead is clear: it {held}."
+        return f"The lead is clear: it {stays}."
     if share >= 0.75:
-        return f"The lead is likely but not certain: it {held}{rival}."
-    return f"The lead is not secure: it {held}{rival}."
+        return f"The lead is likely but not certain: it {stays}{rival}."
+    return f"The lead is not secure: it {stays}{rival}."
+
+
+def _rival(others: Sequence[OverallRow], share: float) -> str:
+    """The other method that comes first most often."""
+    closest = max(others, key=lambda row: row.first_share or 0.0)
+    other = closest.first_share or 0.0
+    name = f"{'the control ' if closest.control else ''}{closest.method}"
+    if other > share:
+        return f", and {name} comes first more often, in {percent(other)}"
+    return f"; next is {name} with {percent(other)}"
 
 
 def _alone(board: Board, leader: str) -> set[str]:
-    """The protocols under which the leader holds rank 1 alone."""
-    best = [r for r in board.rows if r["rank"] == 1]
-    held = {r["protocol"] for r in best if r["method"] == leader}
-    return held - {r["protocol"] for r in best if r["method"] != leader}
+    """The protocols under which the leader has rank 1 alone."""
+    best = [row for row in board.rows if row.rank == 1]
+    mine = {row.protocol for row in best if row.method == leader}
+    return mine - {row.protocol for row in best if row.method != leader}
 
 
 def _ties(board: Board, leader: str) -> str:
-    """Under how many protocols the leader holds rank 1, and under how many alone."""
-    ranks = {r["protocol"]: r["rank"] for r in board.rows
-             if r["method"] == leader and r["rank"] is not None}  # fmt: skip
-    if all(r["rank"] in (None, 1) for r in board.rows):
-        return "But no protocol tells any two methods apart on these data: every rank is shared."
-    held, alone = list(ranks.values()).count(1), len(_alone(board, leader))
-    tail = "but never alone" if held and not alone else f"alone in {alone}"
-    found = {p: {r["rank"] for r in board.rows if r["protocol"] == p} - {None} for p in ranks}
-    mute = sum(each == {1} for each in found.values())
-    said = f"Protocol by protocol, {leader} holds rank 1 in {held} of {len(ranks)}, {tail}."
-    return f"{said} {mute} of {len(ranks)} protocols tell no two methods apart." if mute else said
+    """Under how many protocols the leader has rank 1, and under how many alone."""
+    ranked = [row for row in board.rows if row.rank is not None]
+    if all(row.rank == 1 for row in ranked):
+        return "But no protocol separates any two methods on these data: every rank is shared."
+    own = {row.protocol: row.rank for row in ranked if row.method == leader}
+    first, alone = list(own.values()).count(1), len(_alone(board, leader))
+    tail = "but never alone" if first and not alone else f"alone in {alone}"
+    ranks = [{row.rank for row in ranked if row.protocol == protocol} for protocol in own]
+    unable = sum(each == {1} for each in ranks)
+    sentence = f"Protocol by protocol, {leader} has rank 1 in {first} of {len(own)}, {tail}."
+    if not unable:
+        return sentence
+    return f"{sentence} {unable} of {len(own)} protocols cannot separate any two methods."
 
 
-def _below(board: Board, methods: Mapping[str, Mapping[str, Any]]) -> Markup:
-    """Which methods fall below the best model-free control, worst first."""
-    if not any(r.get("best_control") for r in board.rows):
+def _below(board: Board, methods: Mapping[str, MethodEntry]) -> Markup:
+    """Which methods are below the best model-free control, worst first."""
+    if not any(row.best_control for row in board.rows):
         return Markup("No model-free control was run, so there is no floor to compare with.")
-    found = []
-    for method, about in methods.items():
-        if about.get("control"):
-            continue
-        mine = [r for r in board.rows if r["method"] == method and r["rank"] is not None]
-        below = sum(bool(r.get("below_control")) for r in mine)
-        clearly = sum(bool(r.get("clearly_below")) for r in mine)
+    counts = []  # (clearly below, below, ranked, method)
+    for method in methods:
+        mine = [r for r in board.rows if r.method == method and r.rank is not None]
+        below = sum(bool(row.below_control) for row in mine)
         if below:
-            found.append((clearly, below, len(mine), method))
-    if not found:
+            clearly = sum(bool(row.clearly_below) for row in mine)
+            counts.append((clearly, below, len(mine), method))
+    if not counts:
         return Markup("Every method scores above the best model-free control under every protocol.")
-    found.sort(key=lambda f: (-f[0], -f[1]))
+    counts.sort(key=lambda count: (-count[0], -count[1]))
+    clear = [(method, clearly, n) for clearly, _, n, method in counts if clearly]
+    unclear = [(method, below, n) for clearly, below, n, method in counts if not clearly]
     sentences = []
-    clear = [(m, c, n) for c, _, n, m in found if c]
-    unclear = [(m, b, n) for c, b, n, m in found if not c]
     if clear:
         sentences.append(
-            Markup("Clearly below the best model-free control: {}.").format(_of(clear))
+            Markup("Clearly below the best model-free control: {}.").format(_with_counts(clear))
         )
     if unclear:
         start = "Below it" if clear else "Below the best model-free control"
-        sentences.append(Markup("{}, though not clearly: {}.").format(start, _of(unclear)))
+        sentences.append(Markup("{}, but not clearly: {}.").format(start, _with_counts(unclear)))
     return Markup(" ").join(sentences)
 
 
-def _of(found: Sequence[tuple[str, int, int]]) -> Markup:
+def _with_counts(counts: Sequence[tuple[str, int, int]]) -> Markup:
     """Names with the number of protocols each is true of."""
     parts = [
         Markup("{} ({} of {}{})").format(names([m]), k, n, " protocols" if i == 0 else "")
-        for i, (m, k, n) in enumerate(found)
+        for i, (m, k, n) in enumerate(counts)
     ]
     return Markup(", ").join(parts)
 
 
-def _left_out(board: Board, methods: Mapping[str, Mapping[str, Any]]) -> str:
+def _left_out(board: Board, methods: Mapping[str, MethodEntry]) -> str:
     """Which methods have no overall place, and why."""
     reasons: dict[str, dict[str, list[str]]] = {}
-    for entry in board.left_out:
-        if not methods.get(entry["method"], {}).get("control"):
-            by_reason = reasons.setdefault(entry["method"], {})
-            by_reason.setdefault(entry["reason"], []).append(entry["protocol"])
+    for row in board.left_out:
+        if not methods[row.method].control:
+            by_reason = reasons.setdefault(row.method, {})
+            by_reason.setdefault(row.reason, []).append(row.protocol)
     parts = []
-    for method, found in reasons.items():
+    for method, by_reason in reasons.items():
         every = [
             f"{reason} under {_protocols(where)}" if any(where) else reason
-            for reason, where in found.items()
+            for reason, where in by_reason.items()
         ]
         parts.append(f"{method} ({', '.join(every)})")
     return f"Without an overall place: {', '.join(parts)}." if parts else ""

@@ -4,12 +4,12 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from assay.errors import InputError
 from assay.report.gallery import word_colours
+from assay.report.overlay import TensorLike, as_array
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>{title}</title>
 <style>body {{ font: 16px/2 system-ui, sans-serif; max-width: 50em; margin: 2em auto; }}
@@ -20,11 +20,11 @@ span {{ padding: 2px 4px; border-radius: 3px; color: #1a1a1a; }}</style>
 
 @dataclass(frozen=True)
 class Words:
-    """Words over their colours: red speaks for the class, blue against it."""
+    """Words with their colours: red is for the class, blue against it."""
 
     title: str
     words: Sequence[str]
-    values: Any  # [T]
+    values: TensorLike  # [T]
     special: Sequence[bool] = ()
 
     def save(self, path: Path) -> None:
@@ -35,7 +35,7 @@ class Words:
         """
         if path.suffix not in (".html", ".htm"):
             raise InputError(f"Expected `-o` to end in .html for a text, got `{path}`.")
-        styles = word_colours(np.asarray(self.values.detach().cpu(), np.float64), self.special)
+        styles = word_colours(as_array(self.values).astype(np.float64), self.special)
         spans = [
             f'<span style="{style}">{html.escape(word)}</span>'
             for word, style in zip(self.words, styles, strict=True)

@@ -17,8 +17,8 @@ from assay.plan.plan import Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
 from assay.run.settings import Settings
 from assay.run.shard import ShardTask, run_shard
-from assay.run.watching import Summary, Watcher
-from assay.store import Store
+from assay.run.watching import Watcher
+from assay.store import ShardSummary, Store
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
 
@@ -122,7 +122,7 @@ class QueueWatcher:
         """Send the number."""
         self.queue.put(rows)
 
-    def looked(self, shard: Shard, summary: Summary) -> None:
+    def looked(self, shard: Shard, summary: ShardSummary) -> None:
         """Send both."""
         self.queue.put((shard, summary))
 

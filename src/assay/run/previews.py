@@ -1,69 +1,61 @@
-"""What the page shows of a shard beside its scores: accuracy, small pictures or words."""
+"""What the page shows of a shard besides its scores: accuracy, small pictures or words."""
 
 import io
 from collections.abc import Callable
-from typing import Any
 
 from PIL import Image
 
 from assay.engine.engine import Engine
 from assay.plan.plan import Plan, Shard
-from assay.store import file_name
+from assay.store import Preview, ShardSummary, file_name
 from assay.store.pieces import ArraysPiece, BytesPiece, Piece
 from assay.types import Tokenize
 
-PREVIEWS = 24  # photographs per dataset that are kept for the page
+Put = Callable[[Piece], None]  # takes what is to be stored
+PREVIEWS = 24  # samples per dataset that are stored for the page
 
 
-def summarise(
-    plan: Plan, shard: Shard, engine: Engine, put: Callable[[Piece], None]
-) -> dict[str, Any]:
-    """How often the model is right, and some of the shard's samples to look at."""
+def summarise(plan: Plan, shard: Shard, engine: Engine, put: Put) -> ShardSummary:
+    """Summarise a shard: how often the model is right, and some samples to look at."""
     batch, clean = engine.batch, engine.clean
     right = None if batch.labels is None else int((clean.predicted[:, 0] == batch.labels).sum())
-    everyone = plan.samples(shard.dataset)
-    wanted = set(everyone[:: max(1, len(everyone) // PREVIEWS)])
-    chosen = [b for b, sample in enumerate(batch.ids) if sample in wanted]
-    shown = batch.inputs.ndim == 4 or batch.tokens is not None
-    return {
-        "dataset": shard.dataset,
-        "model": shard.model,
-        "n": len(batch),
-        "correct": right,
-        "classes": engine.model.outputs,
-        "micro_batch": engine.model.micro_batch,
-        "previews": [_preview(plan, shard, engine, put, b) for b in chosen] if shown else [],
-    }
+    all_samples = plan.samples(shard.dataset)
+    shown_samples = set(all_samples[:: max(1, len(all_samples) // PREVIEWS)])
+    rows = [b for b, sample in enumerate(batch.ids) if sample in shown_samples]
+    can_be_shown = batch.inputs.ndim == 4 or batch.tokens is not None
+    return ShardSummary(
+        dataset=shard.dataset,
+        model=shard.model,
+        n=len(batch),
+        correct=right,
+        classes=engine.model.outputs,
+        micro_batch=engine.model.micro_batch,
+        previews=[_preview(plan, shard, engine, put, b) for b in rows] if can_be_shown else [],
+    )
 
 
-def _preview(
-    plan: Plan, shard: Shard, engine: Engine, put: Callable[[Piece], None], b: int
-) -> dict[str, Any]:
+def _preview(plan: Plan, shard: Shard, engine: Engine, put: Put, b: int) -> Preview:
     batch, clean = engine.batch, engine.clean
     label = None if batch.labels is None else int(batch.labels[b])
     predicted = int(clean.predicted[b, 0])
-    return {
-        "sample": batch.ids[b],
-        "model": shard.model,
-        "truth": _saved_truth(shard, engine, put, b),
-        "label": label,
-        "label_name": _class_name(plan, shard, label),
-        "predicted": predicted,
-        "predicted_name": _class_name(plan, shard, predicted),
-        "probability": float(clean.probability[b, 0]),
-        **(
-            {
-                "words": _words(engine, b),
-                "special": batch.tokens.special_at(batch.inputs[b]).tolist(),
-            }
-            if batch.tokens
-            else {"image": _saved(shard, engine, put, b)}
-        ),
-    }
+    tokens = batch.tokens
+    return Preview(
+        sample=batch.ids[b],
+        model=shard.model,
+        truth=_write_truth(shard, engine, put, b),
+        label=label,
+        label_name=_class_name(plan, shard, label),
+        predicted=predicted,
+        predicted_name=_class_name(plan, shard, predicted),
+        probability=float(clean.probability[b, 0]),
+        words=_words(engine, b) if tokens else (),
+        special=tokens.special_at(batch.inputs[b]).tolist() if tokens else (),
+        image="" if tokens else _write_picture(shard, engine, put, b),
+    )
 
 
 def _words(engine: Engine, b: int) -> list[str]:
-    """The tokens as they read, without the padding behind them."""
+    """The tokens as they read, without the padding after them."""
     batch = engine.batch
     ids = batch.inputs[b].cpu()
     length = int((ids != batch.tokens.pad).nonzero().max()) + 1 if batch.tokens else len(ids)
@@ -75,8 +67,8 @@ def _words(engine: Engine, b: int) -> list[str]:
     )
 
 
-def _saved(shard: Shard, engine: Engine, put: Callable[[Piece], None], b: int) -> str:
-    """Where the sample's picture was put."""
+def _write_picture(shard: Shard, engine: Engine, put: Put, b: int) -> str:
+    """Store the sample's picture and return its file."""
     file = f"{file_name(shard.dataset)}/{file_name(engine.batch.ids[b])}.jpg"
     content = io.BytesIO()
     _picture(engine, b).save(content, "JPEG", quality=88)
@@ -84,8 +76,8 @@ def _saved(shard: Shard, engine: Engine, put: Callable[[Piece], None], b: int) -
     return file
 
 
-def _saved_truth(shard: Shard, engine: Engine, put: Callable[[Piece], None], b: int) -> str | None:
-    """Where the true map of the sample was put, where it is known."""
+def _write_truth(shard: Shard, engine: Engine, put: Put, b: int) -> str | None:
+    """Store the sample's true map, where it is known, and return its file."""
     truth = engine.batch.truth
     if truth is None:
         return None
@@ -99,7 +91,7 @@ def _picture(engine: Engine, b: int) -> Image.Image:
     x = engine.batch.inputs[b].float().cpu()
     if engine.batch.pixels is not None:
         x = engine.batch.pixels.to_pixels(x)
-    else:  # only for the eye: the darkest value black, the brightest white
+    else:  # only for the eye: the darkest value becomes black, the brightest white
         x = (x - x.min()) / (x.max() - x.min()).clamp(min=1e-12)
     x = x[:3] if len(x) >= 3 else x[:1].expand(3, -1, -1)
     return Image.fromarray((x.permute(1, 2, 0) * 255).round().byte().numpy())

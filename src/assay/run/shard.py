@@ -3,8 +3,8 @@
 import json
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from assay.plugins.identity import canonical
 from assay.plugins.needs import say_missing
 from assay.run.previews import summarise
 from assay.run.watching import Watcher
+from assay.store import ShardSummary
 from assay.store.pieces import ArraysPiece, JsonPiece, Piece
 from assay.suite.spec import Choice
 from assay.types import Case
@@ -60,30 +61,26 @@ def run_shard(task: ShardTask) -> None:
         engine = make_engine(plan, shard, counter, ResponseShelf(task.finished, shard, task.put))
         summary = summarise(plan, shard, engine, task.put)
         if before is None:  # how often the model is right is known before the long work
-            task.put(_summary_piece(shard, {**summary, **_cost(Counter(), 0, 0.0)}))
+            task.put(_summary_piece(shard, summary))
         task.watcher.looked(shard, summary)
         work = ShardWork(task, engine)
         for method in plan.methods:
             if missing[method.label]:
                 work.do(method, missing[method.label])
     plan.networks.shrink(shard.model, engine.model.micro_batch)
-    cost = _cost(counter, work.passes, time.monotonic() - started)
-    whole = {name: (before or {}).get(name, 0) + spent for name, spent in cost.items()}
-    smallest = {**summary, "micro_batch": engine.model.micro_batch}
-    task.put(_summary_piece(shard, {**smallest, **whole}))
+    summary = replace(
+        summary,
+        micro_batch=engine.model.micro_batch,
+        forwards=counter.rows,
+        calls=counter.calls,
+        explaining=work.passes,
+        seconds=time.monotonic() - started,
+    )
+    task.put(_summary_piece(shard, summary.after(before)))
 
 
-def _summary_piece(shard: Shard, summary: Mapping[str, object]) -> JsonPiece:
-    return JsonPiece(summary_place(shard), summary)
-
-
-def _cost(counter: Counter, explaining: int, seconds: float) -> dict[str, float]:
-    return {
-        "forwards": counter.rows,
-        "calls": counter.calls,
-        "explaining": explaining,
-        "seconds": seconds,
-    }
+def _summary_piece(shard: Shard, summary: ShardSummary) -> JsonPiece:
+    return JsonPiece(summary_place(shard), summary.to_json())
 
 
 def make_engine(
@@ -255,16 +252,16 @@ class ShardWork:
         metrics = {protocol.plugin.metric: value}
         for name, extra in scores.extra.items():
             metrics[name] = np.where(bad, np.nan, extra.double().cpu().numpy())
-        cost = {
-            "seconds": time.monotonic() - started,
-            "explain_seconds": explained,
-            "forwards": self.engine.asked - rows,
-        }
         why = {"maps hold NaN or inf": broken, "samples make the network give NaN or inf": mute}
         counts = {text: int(which.sum()) for text, which in why.items()}
         message = " ".join(f"{n} of {len(bad)} {text}." for text, n in counts.items() if n)
         status = "failed" if bad.any() else "ok"
-        return Outcome(status, message, metrics, statuses, scores, cost)
+        return Outcome(
+            status, message, metrics, statuses, scores,
+            seconds=time.monotonic() - started,
+            explain_seconds=explained,
+            forwards=self.engine.asked - rows,
+        )  # fmt: skip
 
     def _not_applicable(self, missing: list[str]) -> Outcome:
         return Outcome("n/a", f"Needs {say_missing(self.task.shard.model, missing)}")

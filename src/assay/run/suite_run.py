@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from assay.data.classes import check_labels, check_target
 from assay.errors import InputError, PrerequisiteError
@@ -20,7 +19,7 @@ from assay.run.executors import apply, measure_in_processes, run_in_processes, r
 from assay.run.manifest import write_manifest
 from assay.run.settings import Settings
 from assay.run.watching import RunWatcher
-from assay.store import NOWHERE, Store
+from assay.store import NOWHERE, CleanAccuracy, Manifest, ModelEntry, Store, read_manifest
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
 from assay.types.hashing import own_classes
@@ -40,9 +39,9 @@ def run_suite(
     keep_maps: bool = True,
     one_thread: bool = True,
     progress: bool = True,
-    began: Callable[[dict[str, Any]], None] = lambda manifest: None,
-    clean: Callable[[dict[str, Any]], None] = lambda row: None,
-    keep: Any = None,
+    began: Callable[[Manifest], None] = lambda manifest: None,
+    clean: Callable[[CleanAccuracy], None] = lambda row: None,
+    keep: object = None,
     trained: TrainedWeights | None = None,
 ) -> Results:
     """Do what is missing of a suite in a folder and read back the results.
@@ -152,15 +151,15 @@ def prepare(
     _check_settings(device, micro_batch)
     trained = TrainedWeights() if trained is None else trained
     trained.add(_read_trained(store))
-    earlier = store.read_json(store.path("manifest.json")) or {}
-    identity = _identity_of(earlier, store)
+    stored = read_manifest(store)
+    earlier, identity = stored or Manifest(), _identity_of(stored, store)
     plan = resolve(spec, device, trained, identity)
     for protocol in plan.protocols:
         reduction_of(protocol)  # a mistake in its name or options is found before any work
     _check_unchanged(plan, earlier, store)
     sizes = {}
     for name in plan.models:
-        known = earlier.get("models", {}).get(name, {}).get("micro_batch")
+        known = earlier.models.get(name, ModelEntry()).micro_batch
         shard = next(s for s in plan.shards if s.model == name)
         sizes[name] = (
             micro_batch or known or choose_micro_batch(plan.batch(shard, shard.samples[:1]).inputs)
@@ -194,10 +193,10 @@ def _evaluate_reductions(plan: Plan, store: Store) -> None:
     recording = Recording(own)
     results = Results(store.folder, recording=recording)
     results.leaderboard()
-    for method, about in results.manifest["methods"].items():
-        if about["control"]:
+    for method, entry in results.entries.methods.items():
+        if entry.control:
             results.against(method)
-    for truth in results.knowing:
+    for truth in results.entries.truth_protocols:
         results.trust(truth, quiet=True)
     recording.write(store)
 
@@ -208,9 +207,9 @@ def _check_settings(device: str | None, micro_batch: int | None) -> None:
     usable_device(device)
 
 
-def _identity_of(earlier: dict[str, Any], store: Store) -> int:
+def _identity_of(earlier: Manifest | None, store: Store) -> int:
     """The version of the keys in a folder: a run goes on with those it began with."""
-    known = int(earlier.get("identity", 1)) if earlier else IDENTITY
+    known = IDENTITY if earlier is None else earlier.identity
     if not 1 <= known <= IDENTITY:
         raise InputError(
             f"Expected a run with keys of version 1 to {IDENTITY} in `{store.folder}`, got "
@@ -219,28 +218,25 @@ def _identity_of(earlier: dict[str, Any], store: Store) -> int:
     return known
 
 
-def _check_unchanged(plan: Plan, earlier: dict[str, Any], store: Store) -> None:
-    """A name is not a model: the same name with other content stops the run."""
+def _check_unchanged(plan: Plan, earlier: Manifest, store: Store) -> None:
+    """Refuse a run whose model or dataset has an earlier one's name and other content."""
     if plan.identity == 1:
         _check_torch_alone(plan, store)
-    now = {
-        "models": {n: m.weights_hash for n, m in plan.models.items()},
-        "datasets": {n: d.fingerprint for n, d in plan.datasets.items()},
-    }
-    words = {
-        "models": ("weights_hash", "weights of model"),
-        "datasets": ("fingerprint", "data of dataset"),
-    }
-    for kind, (field, what) in words.items():
-        for name, content in now[kind].items():
-            before = earlier.get(kind, {}).get(name, {}).get(field, content)
-            if before != content:
-                raise InputError(
-                    f"The {what} `{name}` changed since the run in `{store.folder}` began "
-                    f"(expected {before}, got {content}). "
-                    f"Use another folder, or another name (`label:` in a suite, `name=` in "
-                    f"`assay.model`)."
-                )
+    weights = {name: entry.weights_hash for name, entry in earlier.models.items()}
+    data = {name: entry.fingerprint for name, entry in earlier.datasets.items()}
+    for name, model in plan.models.items():
+        _check_same("weights of model", name, weights.get(name), model.weights_hash, store)
+    for name, dataset in plan.datasets.items():
+        _check_same("data of dataset", name, data.get(name), dataset.fingerprint, store)
+
+
+def _check_same(what: str, name: str, before: str | None, now: str, store: Store) -> None:
+    if before and before != now:
+        raise InputError(
+            f"The {what} `{name}` changed since the run in `{store.folder}` began "
+            f"(expected {before}, got {now}). "
+            f"Use another folder, or another name (`label:` in a suite, `name=` in `assay.model`)."
+        )
 
 
 def _check_torch_alone(plan: Plan, store: Store) -> None:

@@ -1,16 +1,15 @@
 """Who hears of a run while it goes on: of network passes, and of how often models are right."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from assay.plan.finished import Finished
 from assay.plan.plan import Shard
-from assay.run.manifest import clean_accuracy, hardly_above_chance
+from assay.run.manifest import clean_accuracy
+from assay.store import CleanAccuracy, ShardSummary
 
 EARLY = 64  # samples after which a model that is hardly above chance is worth a word
-
-Summary = Mapping[str, Any]
 
 
 class Watcher(Protocol):
@@ -20,7 +19,7 @@ class Watcher(Protocol):
         """Take note of network passes."""
         ...
 
-    def looked(self, shard: Shard, summary: Summary) -> None:
+    def looked(self, shard: Shard, summary: ShardSummary) -> None:
         """Take note of a shard whose clean answers are known; its long work begins."""
         ...
 
@@ -34,15 +33,15 @@ class RunWatcher:
 
     finished: Finished
     listen: Callable[[int], None]
-    say: Callable[[dict[str, Any]], None]  # a row of the manifest's clean accuracies
-    _summaries: dict[str, Summary] = field(default_factory=dict)  # by shard
+    say: Callable[[CleanAccuracy], None]
+    _summaries: dict[str, ShardSummary] = field(default_factory=dict)  # by shard
     _said: set[tuple[str, str]] = field(default_factory=set)  # pairs that were warned of
 
     def passes(self, rows: int) -> None:
         """Move the bar."""
         self.listen(rows)
 
-    def looked(self, shard: Shard, summary: Summary) -> None:
+    def looked(self, shard: Shard, summary: ShardSummary) -> None:
         """Say how often the model is right on the dataset, once all its samples are known."""
         self._summaries[shard.id] = summary
         self.say_pair(shard.dataset, shard.model)
@@ -57,7 +56,7 @@ class RunWatcher:
             return
         if len(known) == len(shards):
             self.say(row)
-        elif row["n"] >= EARLY and hardly_above_chance(row) and pair not in self._said:
+        elif row.n >= EARLY and row.hardly_above_chance and pair not in self._said:
             self._said.add(pair)
             self.say(row)
 

@@ -1,9 +1,26 @@
-"""A run's folder: files written whole or not at all, and the schemas of its tables."""
+"""A run's folder: files written whole or not at all, the schemas of its tables, its records."""
 
 from assay.store.files import NOWHERE as NOWHERE
 from assay.store.files import Store as Store
 from assay.store.files import file_name as file_name
 from assay.store.files import require_run as require_run
+from assay.store.json_records import Json as Json
+from assay.store.json_records import StoredObject as StoredObject
+from assay.store.manifest_entries import CleanAccuracy as CleanAccuracy
+from assay.store.manifest_entries import DatasetEntry as DatasetEntry
+from assay.store.manifest_entries import Limits as Limits
+from assay.store.manifest_entries import Manifest as Manifest
+from assay.store.manifest_entries import MethodEntry as MethodEntry
+from assay.store.manifest_entries import ModelEntry as ModelEntry
+from assay.store.manifest_entries import PluginEntry as PluginEntry
+from assay.store.manifest_entries import ProtocolEntry as ProtocolEntry
+from assay.store.manifest_entries import SettingKey as SettingKey
+from assay.store.manifest_entries import ShardEntry as ShardEntry
+from assay.store.manifest_entries import read_manifest as read_manifest
+from assay.store.manifest_entries import read_maps as read_maps
+from assay.store.shard_records import CellRecord as CellRecord
+from assay.store.shard_records import Preview as Preview
+from assay.store.shard_records import ShardSummary as ShardSummary
 from assay.store.tables import CHECKS as CHECKS
 from assay.store.tables import CURVES as CURVES
 from assay.store.tables import REDUCED as REDUCED

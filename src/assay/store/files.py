@@ -46,7 +46,7 @@ class Store:
         """A path inside the folder."""
         return self.folder.joinpath(*parts)
 
-    def write(self, path: Path, save: Callable[[Path], Any]) -> None:
+    def write(self, path: Path, save: Callable[[Path], object]) -> None:
         """Let `save` write a temporary file, then rename it: whole or not there."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         with self._writing(path):
@@ -61,7 +61,7 @@ class Store:
         """Write bytes as they are."""
         self.write(path, lambda p: p.write_bytes(value))
 
-    def write_json(self, path: Path, value: Any) -> None:
+    def write_json(self, path: Path, value: object) -> None:
         """Write JSON."""
         self.write(path, lambda p: p.write_text(json.dumps(value, indent=1, default=str)))
 

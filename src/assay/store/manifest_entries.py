@@ -1,0 +1,282 @@
+"""What `manifest.json` says of a run: its models, data, methods, protocols and shards."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Self, TypeVar
+
+from assay.store.files import Store
+from assay.store.json_records import Json, JsonRecord, StoredObject
+from assay.store.tables import Array
+
+Limits = tuple[float, float]  # the lowest and the highest value a score can have
+Record = TypeVar("Record", bound=JsonRecord)
+
+
+class SettingKey(NamedTuple):
+    """One setting of a run: what is explained, and on which data."""
+
+    dataset: str
+    model: str
+    checkpoint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEntry(JsonRecord):
+    """One model of a run.
+
+    Attributes:
+        checkpoint: Which weights of the model, where it has several.
+        weights_hash: Identity of the network and its weights.
+        micro_batch: Rows per call of the network.
+        prepared: What was changed to make the network faster.
+        inputs: How an image or a text becomes an input; empty where the data are inputs already.
+        parameters: Number of parameters.
+        device: Where the model ran.
+        card: What else is known of the model, such as the file of its weights.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset({"card"})
+
+    checkpoint: str = ""
+    weights_hash: str = ""
+    micro_batch: int | None = None
+    prepared: str = ""
+    inputs: str = ""
+    parameters: int | None = None
+    device: str = ""
+    card: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def weights_file(self) -> str:
+        """Where the weights were read from, in words; empty where nothing is known."""
+        return str(self.card.get("weights") or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetEntry(JsonRecord):
+    """One dataset of a run: identity, number of samples, modality, how it was read."""
+
+    fingerprint: str = ""
+    n: int = 0
+    modality: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanAccuracy(JsonRecord):
+    """The share of unchanged samples of a dataset that a model predicts correctly."""
+
+    dataset: str
+    model: str
+    n: int
+    accuracy: float
+    chance: float = 0.0
+
+    @property
+    def hardly_above_chance(self) -> bool:
+        """Whether the accuracy is so low that labels or inputs probably do not fit the model.
+
+        That is below twice chance or, for few classes, below a quarter of the way from chance to 1.
+        """
+        return self.accuracy < min(2 * self.chance, self.chance + (1 - self.chance) / 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginEntry(JsonRecord):
+    """What a run says of a method or a protocol: the plug-in and its options."""
+
+    name: str = ""
+    title: str = ""
+    family: str = ""
+    cite: str = ""
+    summary: str = ""
+    version: int | None = None
+    options: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodEntry(PluginEntry):
+    """One method of a run.
+
+    Attributes:
+        control: Kind of control: `random`, `model_free` or `other`; empty for a method.
+        forward: Forward passes per sample; None where the sample or the network decides.
+        backward: Backward passes per sample; None where the sample or the network decides.
+        by: What decides the number of passes, where it is None.
+        once: Samples that pass forward once for all samples.
+        check: The name of the promise its maps are checked against; empty where there is none.
+    """
+
+    control: str = ""
+    forward: int | None = None
+    backward: int | None = None
+    by: str = ""
+    once: int = 0
+    check: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolEntry(PluginEntry):
+    """One protocol of a run.
+
+    Attributes:
+        metric: The name of its score.
+        higher_is_better: Direction of the score.
+        range: The lowest and the highest value of the score; None is without limit.
+        chance: The score of a map without information, or `measured`.
+        uses: What it reads of a map: order, value or support.
+        sign_sensitive: Whether the signs of a map matter.
+        reduce: How the scores of a set become one number.
+        axis: What the x axis of its curves shows.
+        judges: `sample`, or `set` where only a whole set has a score.
+    """
+
+    metric: str = ""
+    higher_is_better: bool = False
+    range: Sequence[float | None] = (None, None)
+    chance: float | str | None = None
+    uses: str = ""
+    sign_sensitive: bool = False
+    reduce: str = "mean"
+    axis: str = "share"
+    judges: str = "sample"
+
+    @property
+    def limits(self) -> Limits:
+        """The range as two numbers, infinite where there is no limit."""
+        low, high = self.range
+        return -math.inf if low is None else float(low), math.inf if high is None else float(high)
+
+    @property
+    def knows_truth(self) -> bool:
+        """Whether the protocol compares maps with a known truth."""
+        return self.family == "truth"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardEntry(JsonRecord):
+    """One shard of a run.
+
+    Attributes:
+        id: Its name in file names.
+        dataset: Label of the dataset.
+        model: Label of the model.
+        checkpoint: Which weights of the model.
+        seed: Seed of the run's random numbers.
+        samples: Ids of the samples.
+        maps: Key of the stored maps by method.
+        checks: Key of the stored promise checks by method.
+        cells: Key of each cell: protocol by protocol, and of each all methods.
+    """
+
+    id: str
+    dataset: str
+    model: str
+    checkpoint: str = ""
+    seed: int = 0
+    samples: Sequence[str] = ()
+    maps: Mapping[str, str] = field(default_factory=dict)
+    checks: Mapping[str, str] = field(default_factory=dict)
+    cells: Sequence[str] = ()
+
+    @property
+    def setting(self) -> SettingKey:
+        """The setting it belongs to."""
+        return SettingKey(self.dataset, self.model, self.checkpoint)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The file name of each cell's part in this shard, without its ending."""
+        return [f"{cell}-{self.id}" for cell in self.cells]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(JsonRecord):
+    """All that `manifest.json` holds; versions, hardware and hashes tell how to repeat the run."""
+
+    assay: str = ""
+    identity: int = 1  # the version of the keys; the first version did not store it
+    created: str = ""
+    finished: str | None = None
+    seconds: float | None = None
+    title: str = ""
+    notes: str = ""
+    target: int | str = "label"
+    seeds: Sequence[int] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    hardware: Mapping[str, Json] = field(default_factory=dict)
+    models: Mapping[str, ModelEntry] = field(default_factory=dict)
+    datasets: Mapping[str, DatasetEntry] = field(default_factory=dict)
+    clean: Sequence[CleanAccuracy] = ()
+    forwards: int = 0
+    methods: Mapping[str, MethodEntry] = field(default_factory=dict)
+    protocols: Mapping[str, ProtocolEntry] = field(default_factory=dict)
+    shards: Sequence[ShardEntry] = ()
+
+    @classmethod
+    def from_json(cls, stored: StoredObject) -> Self:
+        """Read a stored manifest."""
+        whole = stored | {
+            "models": _read_each(ModelEntry, stored.get("models")),
+            "datasets": _read_each(DatasetEntry, stored.get("datasets")),
+            "clean": [CleanAccuracy.from_json(one) for one in stored.get("clean") or ()],
+            "methods": _read_each(MethodEntry, stored.get("methods")),
+            "protocols": _read_each(ProtocolEntry, stored.get("protocols")),
+            "shards": [ShardEntry.from_json(one) for one in stored.get("shards") or ()],
+        }
+        return super().from_json(whole)
+
+    def to_json(self) -> StoredObject:
+        """The object that is stored."""
+        return super().to_json() | {
+            "models": _write_each(self.models),
+            "datasets": _write_each(self.datasets),
+            "clean": [one.to_json() for one in self.clean],
+            "methods": _write_each(self.methods),
+            "protocols": _write_each(self.protocols),
+            "shards": [one.to_json() for one in self.shards],
+        }
+
+    @property
+    def controls(self) -> dict[str, str]:
+        """The kind of each control by its label."""
+        return {label: entry.control for label, entry in self.methods.items() if entry.control}
+
+    @property
+    def truth_protocols(self) -> list[str]:
+        """The labels of the protocols that know the truth."""
+        return [label for label, entry in self.protocols.items() if entry.knows_truth]
+
+    @property
+    def settings(self) -> list[SettingKey]:
+        """Its settings, in the order of the shards."""
+        return list(dict.fromkeys(shard.setting for shard in self.shards))
+
+    def accuracy(self, dataset: str, model: str) -> CleanAccuracy | None:
+        """The accuracy of a model on a dataset; None where labels or answers are missing."""
+        rows = [one for one in self.clean if (one.dataset, one.model) == (dataset, model)]
+        return rows[0] if rows else None
+
+
+def read_manifest(store: Store) -> Manifest | None:
+    """The manifest of a run; None where there is none, or not a whole one."""
+    stored = store.read_json(store.path("manifest.json"))
+    return None if stored is None else Manifest.from_json(stored)
+
+
+def read_maps(store: Store, shard: ShardEntry, method: str) -> dict[str, Array]:
+    """The stored maps of a method by sample id; empty where none are stored."""
+    if method not in shard.maps:
+        return {}
+    path = store.path("attributions", shard.maps[method], f"{shard.id}.safetensors")
+    stored = Store.read_arrays(path)
+    return {} if stored is None else dict(zip(shard.samples, stored[0]["maps"], strict=True))
+
+
+def _read_each(kind: type[Record], stored: Mapping[str, StoredObject] | None) -> dict[str, Record]:
+    return {label: kind.from_json(one) for label, one in (stored or {}).items()}
+
+
+def _write_each(entries: Mapping[str, JsonRecord]) -> dict[str, StoredObject]:
+    return {label: entry.to_json() for label, entry in entries.items()}
