@@ -299,7 +299,7 @@ def _suite() -> str:
         said = re.search(rf'^    {name}: .*\n    """(.*?)"""', source, flags=re.M)
         default = "required" if field.is_required() else f"`{_shown(field.default)}`"
         lines.append(f"| `{name}` | {default} | {said[1] if said else ''} |")
-    demo = (Path(assay.__file__).parent / "suites" / "demo.yaml").read_text()
+    demo = (Path(assay.__file__).parent / "suite" / "ready" / "demo.yaml").read_text()
     text = (
         "A suite is a YAML file that defines a run. An item is a name, or "
         "`{name: {option: value}}`. The option `label:` sets the name in the tables. Wherever a "
