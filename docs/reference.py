@@ -49,24 +49,26 @@ TITLES = {
     },
 }
 TEXTS = {
-    "method": "Every method also takes `reduce` (how channels become one number: `sum`, `abs_sum`, "
-    "`sum_abs`, `square`, `none`) and `abs`. Costs are network passes for one sample.",
-    "protocol": "Range and chance are those of the default options. Where chance is *measured*, no "
-    "theory gives it: hold a method against the controls.",
-    "fill": "What stands where units are absent. `fill: blur`, or `fill: {blur: {sigma: 5}}`. In "
-    "Python a tensor may stand there too.",
-    "units": "What is removed at once. `units: slic`, or `units: {grid: {side: 7}}`.",
-    "environment": "Data, a network and what is truly relevant, made together. "
-    "`assay.environment(name)` has `.model` and `.dataset`, for `assay.benchmark(env.model, "
-    "env.dataset)`, `.batch(n)`, the bare network `.net` and a `.card`; in a suite it stands under "
-    "`environments:`. The truth belongs to `.model`: that of `multi_color_sum` explains the "
-    "contrast of its logits, which `.net` alone does not give; `benchmark(env.net, env.dataset)` "
-    "holds maps of one output against the truth of another. See "
-    "[your own environment](../how_to/own_environment.md).",
-    "dataset": "Samples by name, under `datasets:` of a suite or as `--data`. See "
-    "[your own data](../how_to/own_data.md).",
-    "model": "Networks by name, under `models:` of a suite or as `--model`. See "
-    "[your own model](../how_to/own_model.md).",
+    "method": "Every method also has the options `reduce` (how channels become one number: `sum`, "
+    "`abs_sum`, `sum_abs`, `square`, `none`) and `abs`. The cost is the number of network passes "
+    "for one sample.",
+    "protocol": "Range and chance are those of the default options. If chance is *measured*, it is "
+    "not known from theory: compare a method with the controls.",
+    "fill": "A fill replaces absent units. Write `fill: blur`, or `fill: {blur: {sigma: 5}}`. In "
+    "Python a fill can also be a tensor.",
+    "units": "Units are removed as a whole. Write `units: slic`, or `units: {grid: {side: 7}}`.",
+    "environment": "An environment is a network made together with its samples, so that the ground "
+    "truth is known. `assay.environment(name)` has `.model`, `.dataset`, `.batch(n)`, the bare "
+    "network `.net` and a `.card`. Use it as `assay.benchmark(env.model, env.dataset)`, or list it "
+    "under `environments:` in a suite. The ground truth belongs to `.model`, not to `.net`. For "
+    "example, the model of `multi_color_sum` explains the contrast of its logits, which `.net` "
+    "does not return. With `benchmark(env.net, env.dataset)`, maps of one output would be compared "
+    "with the ground truth of another. See "
+    "[build your own environment](../how_to/own_environment.md).",
+    "dataset": "Give these names under `datasets:` of a suite or as `--data`. See "
+    "[use your own data](../how_to/own_data.md).",
+    "model": "Give these names under `models:` of a suite or as `--model`. See "
+    "[use your own model](../how_to/own_model.md).",
 }
 USES = {"order": "its order", "value": "its values", "support": "where it is not zero"}
 SECTIONS = {"methods": "Methods", "protocols": "Protocols", "environments": "Environments"}
@@ -120,11 +122,12 @@ def _gallery() -> str:
     """All methods on the same photographs, as `make gallery` drew them."""
     parts = [
         "# Gallery",
-        "Every method at its default options on the same four photographs: on EfficientNet-Lite0, "
-        "or where it needs a network of another kind, on a small one for 32 pixels. Explained is "
-        "the class the network sees. Red speaks for it, blue against it; "
-        "the strongest of a map is full colour, so strengths cannot be "
-        "compared between maps. A pretty map need not be a faithful one: that is measured.",
+        "Every method with its default options on the same four photographs. The network is "
+        "EfficientNet-Lite0. Methods that need another kind of network use a small one for 32 "
+        "pixels. The predicted class is explained. Red marks evidence for it, blue evidence "
+        "against it. Each map is scaled to its largest value, so strengths cannot be compared "
+        "between maps. A map that looks convincing need not be faithful: run a benchmark to "
+        "measure it.",
         "![The photographs](../images/gallery/photographs.jpg)",
     ]
     for family, plugins in _families("method").items():
@@ -175,7 +178,7 @@ def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
              "is better"),
             ("Range", f"{low} to {high}"),
             ("Chance", plugin.chance if plugin.chance == "measured" else f"{plugin.chance:g}"),
-            ("Reads of a map", f"{USES[plugin.uses]}; signs "
+            ("Uses of a map", f"{USES[plugin.uses]}; signs "
              f"{'matter' if plugin.signs_matter(plugin.defaults) else 'do not matter'}"),
         ]  # fmt: skip
     if plugin.kind == "method":
@@ -203,7 +206,7 @@ def _options(plugin: Any, explained: dict[str, str], up: str) -> str:
         return ""
     lines = ["| option | default | |", "|---|---|---|"]
     for name in names:
-        value = f"`{_shown(defaults[name])}`" if name in defaults else "to be said"
+        value = f"`{_shown(defaults[name])}`" if name in defaults else "required"
         lines.append(f"| `{name}` | {value} | {explained.get(name) or _values(plugin, name, up)} |")
     return "\n".join(lines)
 
@@ -298,13 +301,13 @@ def _suite() -> str:
     lines = ["| field | default | |", "|---|---|---|"]
     for name, field in Spec.model_fields.items():
         said = re.search(rf'^    {name}: .*\n    """(.*?)"""', source, flags=re.M)
-        default = "to be said" if field.is_required() else f"`{_shown(field.default)}`"
+        default = "required" if field.is_required() else f"`{_shown(field.default)}`"
         lines.append(f"| `{name}` | {default} | {said[1] if said else ''} |")
     demo = (Path(assay.__file__).parent / "suite" / "ready" / "demo.yaml").read_text()
     text = (
-        "A suite is one YAML file that says what is measured. An item is a name, or "
-        "`{name: {option: value}}`, with `label:` among the options for a name of your own in the "
-        "tables. Wherever a name stands, `./file.py:object` or `package.module:object` may stand."
+        "A suite is a YAML file that defines a run. An item is a name, or "
+        "`{name: {option: value}}`. The option `label:` sets the name in the tables. Wherever a "
+        "name is expected, you can give `./file.py:object` or `package.module:object`."
     )
     parts = ["# Suites", text, "\n".join(lines), "This is the suite of `assay demo`:"]
     return "\n\n".join([*parts, f"```yaml\n{demo}```"]) + "\n"
@@ -318,8 +321,9 @@ def _command_line() -> str:
 
     command: Any = typer.main.get_command(app)
     codes = (
-        "Exit codes: 0 when every cell is ok, not applicable, circular or degenerate; 2 for a "
-        "mistake in the call; 3 when some cell failed; 130 when it was stopped."
+        "Exit codes: 0 if no cell failed; 2 for a usage error; 3 if at least one cell failed; 130 "
+        "if the command was interrupted. Cells that are not applicable, circular, degenerate or "
+        "compared with an upper-bound truth have not failed."
     )
     parts = ["# Command line", codes]
     for name, sub in command.commands.items():
@@ -340,14 +344,14 @@ def _command_line() -> str:
 
 def _default(param: Any) -> str:
     if param.required:
-        return "to be said"
+        return "required"
     if param.default is None or param.default is False:
         return ""
     return "yes" if param.default is True else f"`{param.default}`"
 
 
 def _python() -> str:
-    parts = ["# Python", "What `import assay` gives; everything else may change."]
+    parts = ["# Python", "The public names of `import assay`. All other names may change."]
     for name in assay.__all__:
         thing = getattr(assay, name)
         inside, explained = _split(inspect.getdoc(thing) or "")
