@@ -23,7 +23,7 @@ from squeezenet import SEEN, LooseFire, trained_squeezenet
 WEIGHTS = Path(__file__).parent / "weights"  # of `benchmarks/train_small.py`, on CIFAR-10
 TUNED = "weights/minilm-rt-polarity/minilm_rt_finetuned_layers_fp16.safetensors"
 SAMPLES = 2
-SIDE = 64  # of photographs: small enough to be quick, large enough for every network here
+SIDE = 48  # of photographs: small enough to be quick, large enough for every network here
 
 
 class SmallVGG(nn.Module):

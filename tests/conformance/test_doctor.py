@@ -207,7 +207,20 @@ def home(tmp_path, monkeypatch):
         ("e.py:short", "expected 6 samples"),
     ],
 )
-def test_every_fault_is_found(call, address, reason):
+def test_every_fault_is_found(address, reason):
+    assert any(reason in found.reason for found in examine(f"./{address}") if found.failed)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("m.py:wrong_shape", "to have shape"),
+        ("p.py:raises", "KeyError: 'nowhere'"),
+        ("e.py:empty", "got a truth of zeros"),
+    ],
+)
+def test_the_command_tells_faults_and_fails(call, address, reason):
     code, output, _ = call("doctor", f"./{address}")
     assert code == 3
     assert any(reason in line for line in output.splitlines() if line.startswith("FAILED"))

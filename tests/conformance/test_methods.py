@@ -35,7 +35,6 @@ VARIANTS = {
     "smooth_gradcam_pp": [{"variant": "torchcam", "layer": "relu1", "samples": 2}],
     "cam": [{"relu": True}],
     "scorecam": [{"layer": "relu1", "fill": "uniform", "output": "probability"}],
-    **{name: [{"steps": 3, "noise": {"samples": 2}}] for name in ("ig_sg", "ig_sg_sq", "ig_var")},
     "vargrad": [{"noise": {"samples": 3, "sigma": 0.5, "relative": False}}],
     "occlusion": [
         {"units": {"windows": {"sizes": [0.5], "stride": 0.25}}}, {"fill": "uniform"},

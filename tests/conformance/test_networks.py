@@ -35,8 +35,10 @@ def world_of(network):
 
 
 def tried_on(name):
-    """The networks at hand that a method applies to."""
-    networks = (*real_networks.PACKAGED, *real_networks.BESIDE, *real_networks.RANDOM)
+    """The networks at hand that a method applies to; what another computes is read on fewer."""
+    networks = real_networks.PACKAGED
+    if not registry.get("method", name).formula:
+        networks += (*real_networks.BESIDE, *real_networks.RANDOM)
     for network in networks:
         world = world_of(network)
         if world is None or (name, network) in SLOW:

@@ -21,12 +21,12 @@ def without(drawn: painter.Scene, *absent: int) -> np.ndarray:
     return painter.paint(drawn, SIZE, frozenset(absent))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_no_two_classes_are_the_same(seed):
-    table = painter.classes(50, seed)
-    assert len({tuple(row) for row in table.tolist()}) == 50
-    assert (table.max(0) < list(painter.PARTS.values())).all()
-    assert (table.min(0) >= 0).all()
+def test_no_two_classes_are_the_same():
+    for seed in range(20):
+        table = painter.classes(50, seed)
+        assert len({tuple(row) for row in table.tolist()}) == 50
+        assert (table.max(0) < list(painter.PARTS.values())).all()
+        assert (table.min(0) >= 0).all()
 
 
 def test_every_variant_looks_different():

@@ -32,7 +32,7 @@ def labelled_noise(*, seed: int = 0, samples: int = 480):
 
 @pytest.fixture
 def study(tmp_path, monkeypatch):
-    for name, value in {"WIDTH": 8, "EPOCHS": 12, "BATCH": 32}.items():
+    for name, value in {"SIZE": 16, "WIDTH": 8, "EPOCHS": 12, "BATCH": 32}.items():
         monkeypatch.setattr(soco_networks, name, value)
     test = {"labelled_noise": {"seed": 1}}
     return Study(test, {"unused": None}, tmp_path, n=80, trials=2, training=["labelled_noise"])

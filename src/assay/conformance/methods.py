@@ -39,8 +39,8 @@ _LAST: dict[str, tuple[World, Tensor]] = {}  # the usual maps computed last
 # A method named without options is tried with these: its rules hold at any, and a check takes many
 # runs of five small samples.
 CHEAP: dict[str, dict[str, Any]] = {
-    "lime": {"samples": 40},
-    "kernel_shap": {"samples": 40},
+    "lime": {"samples": 24},
+    "kernel_shap": {"samples": 24},
     "extremal_perturbation": {"steps": 5},
     "iba": {"steps": 3, "samples": 3},
     "input_iba": {"steps": 3, "samples": 3, "feature_steps": 2, "epochs": 1, "synthetic": 10},
