@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import jinja2
 import pyarrow as pa
@@ -16,10 +15,8 @@ from assay.report import board, facts, gallery, known_truth, traces, verdict
 from assay.report.board import FieldKey, ProtocolPanel
 from assay.report.charts import shown
 from assay.report.promise_table import PromiseLine, promise_lines
+from assay.report.shown_run import ShownRun
 from assay.store import Manifest, SettingKey
-
-if TYPE_CHECKING:
-    from assay.results import Results
 
 SETTING = list(SettingKey._fields)  # the columns that name a setting
 
@@ -51,7 +48,7 @@ class Section:
         return [line.method for line in self.board.lines if line.method in present]
 
 
-def render(results: "Results") -> str:
+def render(results: ShownRun) -> str:
     """The run as one HTML file that needs nothing else.
 
     Args:
@@ -120,7 +117,7 @@ def _overview(sections: Sequence[Section]) -> Markup:
     return verdict.overview([(s.name, s.verdict.first) for s in sections])
 
 
-def _sections(results: "Results", manifest: Manifest) -> Iterator[Section]:
+def _sections(results: ShownRun, manifest: Manifest) -> Iterator[Section]:
     ranked = results.leaderboard()
     present = {row.setting for row in ranked.by_protocol}
     settings = [setting for setting in manifest.settings if setting in present]
@@ -152,7 +149,7 @@ def _sections(results: "Results", manifest: Manifest) -> Iterator[Section]:
         )
 
 
-def _messages(results: "Results", manifest: Manifest) -> dict[FieldKey, str]:
+def _messages(results: ShownRun, manifest: Manifest) -> dict[FieldKey, str]:
     """The message of each cell that left one."""
     settings = {shard.id: shard.setting for shard in manifest.shards}
     return {

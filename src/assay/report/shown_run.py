@@ -1,0 +1,63 @@
+"""A run as the page reads it: what `assay.Results` offers, without importing it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from assay.ranking.leaderboard import Leaderboard
+from assay.ranking.sets import Key, Outcome
+from assay.ranking.trust import TrustRow
+from assay.store import CellRecord, Manifest, Store
+
+
+class ShownRun(Protocol):
+    """The tables, entries and orders of one run."""
+
+    @property
+    def store(self) -> Store:
+        """The files of the run."""
+        ...
+
+    @property
+    def entries(self) -> Manifest:
+        """The manifest as typed entries."""
+        ...
+
+    @property
+    def records(self) -> Sequence[CellRecord]:
+        """How each cell came about."""
+        ...
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Cells that are done, and cells that are planned."""
+        ...
+
+    @property
+    def scores(self) -> pa.Table:
+        """One row per sample and metric of every cell."""
+        ...
+
+    @property
+    def curves(self) -> pa.Table:
+        """The curves behind the scores."""
+        ...
+
+    @property
+    def checks(self) -> pa.Table:
+        """By how much each map misses what its method promises."""
+        ...
+
+    @property
+    def outcomes(self) -> Mapping[Key, Outcome]:
+        """The numbers of the protocols that score whole sets."""
+        ...
+
+    def leaderboard(self) -> Leaderboard:
+        """The order of the methods."""
+        ...
+
+    def trust_rows(self) -> Sequence[TrustRow]:
+        """How far each protocol orders the methods as the truth does."""
+        ...
