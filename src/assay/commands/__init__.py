@@ -1,1 +1,1 @@
-"""What the command line does, one file per matter; `cli.py` holds only the commands."""
+"""The commands of `assay`, one file each; `assay.cli` assembles them."""

@@ -7,6 +7,12 @@ from rich.markup import escape
 from rich.table import Table
 
 
+def print_start(console: Console, manifest: dict[str, Any]) -> None:
+    """How data and weights were read, and the accuracy of each network."""
+    print_notes(console, manifest)
+    print_accuracy(console, manifest)
+
+
 def print_notes(console: Console, manifest: dict[str, Any]) -> None:
     """How data and weights were read, where that was not said but found."""
     for name, about in manifest["datasets"].items():
@@ -80,7 +86,7 @@ def _print_truth(console: Console, results: Any, board: Any, where: tuple[str, s
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_checks(console: Console, results: Any) -> None:
+def print_promises(console: Console, results: Any) -> None:
     """By how much maps miss what their methods promise, where that can be seen."""
     from assay.report.promise_table import lines
 

@@ -1,25 +1,42 @@
-"""Whether a run's protocols agree with its truth, as a table."""
+"""`assay trust`: do the protocols of a run order the methods as the truth does?"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from assay.commands.arguments import JsonOption
+from assay.commands.terminal import console
 from assay.errors import InputError
-from assay.ranking.trust import FEW_METHODS, NO_ORDER
-from assay.results import load
+
+
+def trust(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders of runs with a protocol that knows the truth.")
+    ],
+    truth: Annotated[
+        str | None, typer.Option(help="The protocol that knows the truth, where there are several.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far each protocol orders the methods as the truth does."""
+    print_trust(console, folders, truth, as_json)
 
 
 def print_trust(
     console: Console, folders: Sequence[Path], truth: str | None, as_json: bool
 ) -> None:
     """How far each protocol orders the methods as the truth does, where it is known."""
+    from assay.ranking.trust import FEW_METHODS, NO_ORDER
+    from assay.results import load
+
     several = len(folders) > 1
     rows = []
     for folder in folders:

@@ -9,6 +9,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from assay.data.classes import one_each
+from assay.data.contents import is_csv_of_images, is_folder_of_images
 from assay.errors import InputError, PrerequisiteError
 from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
@@ -16,7 +17,7 @@ from assay.types import Dataset, Sample
 ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"}
 
 
-@dataset("image_folder", title="Folder of images")
+@dataset("image_folder", title="Folder of images", reads=is_folder_of_images)
 def image_folder(
     *, path: str, classes: tuple[str, ...] | None = None, name: str | None = None
 ) -> Dataset:
@@ -51,7 +52,7 @@ def image_folder(
     return replace(made, numbering="sorted")
 
 
-@dataset("csv", title="CSV of images")
+@dataset("csv", title="CSV of images", reads=is_csv_of_images)
 def csv(
     *, path: str, image: str = "path", label: str = "label", name: str | None = None
 ) -> Dataset:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from assay.data.contents import is_saved_dataset
 from assay.data.memory import row_ids
 from assay.data.parquet import check_image, decode, hash_file
 from assay.data.texts import number_labels, text_dataset
@@ -20,7 +21,7 @@ INFO, STATE, SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
 USUAL = ("test", "validation", "val")  # splits taken where none is named, the first that is there
 
 
-@dataset("hf_dataset", title="Hugging Face dataset on disk")
+@dataset("hf_dataset", title="Hugging Face dataset on disk", reads=is_saved_dataset)
 def hf_dataset(
     *,
     path: str,

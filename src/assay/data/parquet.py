@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from assay.data.contents import is_parquet_of_images
 from assay.data.memory import row_ids
 from assay.errors import InputError, PrerequisiteError
 from assay.plugins.registry import dataset
@@ -23,7 +24,7 @@ from assay.types import Dataset, Sample
 CACHE_BYTES = 256 * 2**20  # encoded images kept in memory
 
 
-@dataset("parquet", title="Images in a parquet file")
+@dataset("parquet", title="Images in a parquet file", reads=is_parquet_of_images)
 def parquet(
     *, path: str, name: str | None = None, image: str = "image", label: str = "label"
 ) -> Dataset:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.data.contents import is_table_of_texts
 from assay.data.memory import of_texts
 from assay.data.parquet import check_numbers, hash_file, opened
 from assay.errors import InputError, PrerequisiteError, unknown
@@ -15,7 +16,7 @@ from assay.plugins.registry import dataset
 from assay.types import Dataset
 
 
-@dataset("texts", title="Table of texts")
+@dataset("texts", title="Table of texts", reads=is_table_of_texts)
 def texts(
     *, path: str, text: str = "text", label: str = "label", name: str | None = None
 ) -> Dataset:

@@ -15,7 +15,7 @@ from assay.methods.copies import points
 from assay.methods.outputs import Output as Output
 from assay.methods.outputs import explained as explained
 from assay.methods.promises import completeness, difference, gap
-from assay.plugins.registry import Check, Passes, describe, method
+from assay.plugins.registry import Check, Passes, describe, get, method, pick
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 
@@ -102,10 +102,11 @@ def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") ->
 def starting_point(model: Model, batch: Batch, baseline: FillChoice, x: Tensor) -> Tensor:
     """Where the way to x begins: a fill at every position.
 
-    Zero is zero where the gradients are taken, so for words as well.
+    A constant is that number where the gradients are taken, so for word embeddings as well.
     """
-    if isinstance(baseline, str) and baseline == "zero":
-        return torch.zeros_like(x)
+    constant = None if isinstance(baseline, Tensor) else get("fill", pick(baseline)[0]).constant
+    if constant is not None:
+        return torch.full_like(x, constant)
     return model.continuous(all_absent(batch, baseline))
 
 

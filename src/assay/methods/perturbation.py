@@ -12,11 +12,11 @@ from torch import Tensor
 from assay.engine.engine import engine_of, intervention
 from assay.errors import InputError
 from assay.methods.gradients import Output
-from assay.plugins.registry import Passes, get, method, pick
+from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 from assay.units.absent import each
-from assay.units.features import Features, UnitsChoice, make_units
+from assay.units.features import Features, UnitsChoice, known_count, make_units
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -24,10 +24,8 @@ Spread = Literal["full", "share"]
 
 
 def _one_row_a_cell(options: Mapping[str, Any]) -> Passes:
-    name, chosen = pick(options["units"])
-    if name != "grid":
-        return Passes(forward=None, by="units")
-    return Passes(forward=get("units", "grid").configure(chosen)["side"] ** 2)
+    count = known_count(options["units"])
+    return Passes(forward=count, by="units" if count is None else "")
 
 
 @method(
