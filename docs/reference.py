@@ -1,4 +1,4 @@
-"""The reference, made from the registry whenever the site is built; nothing of it is stored."""
+"""The reference pages, made from the registry whenever the site is built; none is stored."""
 
 import functools
 import inspect
@@ -7,15 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Literal, Union, get_args, get_origin
 
+import click
 import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import assay
-from assay.commands.listing import cost_of, rows_of
+from assay.commands.listing import Listed, cost_of, rows_of
 from assay.plugins import registry
+from assay.plugins.registry import Plugin
 from assay.suite.spec import Spec
 
 HERE = Path(__file__).parent
@@ -52,22 +54,23 @@ TEXTS = {
     "method": "Every method also takes `reduce` (how channels become one number: `sum`, `abs_sum`, "
     "`sum_abs`, `square`, `none`) and `abs`. Costs are network passes for one sample.",
     "protocol": "Range and chance are those of the default options. Where chance is *measured*, no "
-    "theory gives it: hold a method against the controls.",
-    "fill": "What stands where units are absent. `fill: blur`, or `fill: {blur: {sigma: 5}}`. In "
-    "Python a tensor may stand there too.",
-    "units": "What is removed at once. `units: slic`, or `units: {grid: {side: 7}}`.",
-    "environment": "Data, a network and what is truly relevant, made together. "
+    "theory gives it: compare a method with the controls.",
+    "fill": "What replaces absent units. Write `fill: blur`, or `fill: {blur: {sigma: 5}}`. In "
+    "Python a tensor is a fill too.",
+    "units": "What is removed together. Write `units: slic`, or `units: {grid: {side: 7}}`.",
+    "environment": "Data, a network and the true relevance, made together. "
     "`assay.environment(name)` has `.model` and `.dataset`, for `assay.benchmark(env.model, "
-    "env.dataset)`, `.batch(n)`, the bare network `.net` and a `.card`; in a suite it stands under "
+    "env.dataset)`, `.batch(n)`, the bare network `.net` and a `.card`. In a suite, write it under "
     "`environments:`. The truth belongs to `.model`: that of `multi_color_sum` explains the "
-    "contrast of its logits, which `.net` alone does not give; `benchmark(env.net, env.dataset)` "
-    "holds maps of one output against the truth of another. See "
+    "contrast of its logits, which `.net` alone does not give. `benchmark(env.net, env.dataset)` "
+    "compares maps of one output with the truth of another. See "
     "[your own environment](../how_to/own_environment.md).",
-    "dataset": "Samples by name, under `datasets:` of a suite or as `--data`. See "
+    "dataset": "Samples by name, under `datasets:` in a suite or as `--data`. See "
     "[your own data](../how_to/own_data.md).",
-    "model": "Networks by name, under `models:` of a suite or as `--model`. See "
+    "model": "Networks by name, under `models:` in a suite or as `--model`. See "
     "[your own model](../how_to/own_model.md).",
 }
+HEADED = ("Formula", "Differs from the paper", "Beside the paper")  # paragraphs set off in bold
 USES = {"order": "its order", "value": "its values", "support": "where it is not zero"}
 SECTIONS = {"methods": "Methods", "protocols": "Protocols", "environments": "Environments"}
 KINDS = {"fill": "Fills", "units": "Units", "dataset": "Datasets", "model": "Models"}
@@ -77,8 +80,8 @@ KINDS = {"fill": "Fills", "units": "Units", "dataset": "Datasets", "model": "Mod
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the reference behind the written pages."""
-    by_section: dict[str, list[Any]] = {}
+    """Put the reference after the written pages."""
+    by_section: dict[str, list[dict[str, str]]] = {}
     for address, text in pages().items():
         title = text.partition("\n")[0].removeprefix("# ")
         section = SECTIONS.get(address.split("/")[1], "")
@@ -120,11 +123,12 @@ def _gallery() -> str:
     """All methods on the same photographs, as `make gallery` drew them."""
     parts = [
         "# Gallery",
-        "Every method at its default options on the same four photographs: on EfficientNet-Lite0, "
-        "or where it needs a network of another kind, on a small one for 32 pixels. Explained is "
-        "the class the network sees. Red speaks for it, blue against it; "
-        "the strongest of a map is full colour, so strengths cannot be "
-        "compared between maps. A pretty map need not be a faithful one: that is measured.",
+        "Every method at its default options on the same four photographs. It explains "
+        "EfficientNet-Lite0. Where it needs another kind of network, or 1,000 passes or more, it "
+        "explains a small network at 32 pixels. The class explained is the predicted one. Red "
+        "supports it, blue opposes it. Each map is scaled to its own largest value, so strengths "
+        "cannot be compared between maps. A pretty map need not be a faithful one: faithfulness "
+        "is measured.",
         "![The photographs](../images/gallery/photographs.jpg)",
     ]
     for family, plugins in _families("method").items():
@@ -140,37 +144,37 @@ def _gallery() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _plugins(kind: str) -> list[Any]:
+def _plugins(kind: str) -> list[Plugin]:
     return [plugin for plugin in registry.everything(kind) if not plugin.own]
 
 
-def _families(kind: str) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = defaultdict(list)
+def _families(kind: str) -> dict[str, list[Plugin]]:
+    families: dict[str, list[Plugin]] = defaultdict(list)
     for plugin in _plugins(kind):
-        found[plugin.family].append(plugin)
-    known = [family for family in TITLES[kind] if family in found]
-    return {family: found[family] for family in [*known, *sorted(found.keys() - known)]}
+        families[plugin.family].append(plugin)
+    known = [family for family in TITLES[kind] if family in families]
+    return {family: families[family] for family in [*known, *sorted(families.keys() - known)]}
 
 
-def _page(title: str, kind: str, plugins: Sequence[Any]) -> str:
+def _page(title: str, kind: str, plugins: Sequence[Plugin]) -> str:
     up = "../" if kind in TITLES else ""
     text = TEXTS[kind].replace("(../", f"(../{up}")
     return "\n\n".join([f"# {title}", text, *(_entry(plugin, up) for plugin in plugins)]) + "\n"
 
 
-def _entry(plugin: Any, up: str) -> str:
+def _entry(plugin: Plugin, up: str) -> str:
     facts = [f"- **{term}:** {value}" for term, value in _facts(plugin, up)]
     prose, explained = _split(plugin.description)
     parts = [f"## {plugin.name}", f"*{plugin.title}.* {_prose(prose)}", "\n".join(facts)]
     return "\n\n".join([part for part in [*parts, _options(plugin, explained, up)] if part])
 
 
-def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
+def _facts(plugin: Plugin, up: str) -> list[tuple[str, str]]:
     cites = [_cited(key, up) for key in keys_of(plugin)]
-    found: list[tuple[str, str]] = []
-    if plugin.kind == "protocol":
+    facts: list[tuple[str, str]] = []
+    if isinstance(plugin, registry.Protocol):
         low, high = (f"{value:g}" for value in plugin.range)
-        found += [
+        facts += [
             ("Metric", f"`{plugin.metric}`, {'higher' if plugin.higher_is_better else 'lower'} "
              "is better"),
             ("Range", f"{low} to {high}"),
@@ -178,55 +182,55 @@ def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
             ("Reads of a map", f"{USES[plugin.uses]}; signs "
              f"{'matter' if plugin.signs_matter(plugin.defaults) else 'do not matter'}"),
         ]  # fmt: skip
-    if plugin.kind == "method":
+    if isinstance(plugin, registry.Method):
         row = _listed_methods()[plugin.name]
-        cost = cost_of(row)
-        found += [("Passes", f"{cost['forward']} forward, {cost['backward']} backward")]
-        found += [("Control", row["control"].replace("_", "-"))] if row["control"] else []
-    if plugin.kind in ("method", "protocol"):
+        forward, backward = cost_of(row)
+        facts += [("Passes", f"{forward} forward, {backward} backward")]
+        facts += [("Control", row["control"].replace("_", "-"))] if row["control"] else []
+    if isinstance(plugin, registry.Method | registry.Protocol):
         needs = sorted(plugin.required(plugin.defaults))
-        found += [("Needs", ", ".join(f"`{need}`" for need in needs))] if needs else []
-    return found + ([("Source", "; ".join(cites))] if cites else [])
+        facts += [("Needs", ", ".join(f"`{need}`" for need in needs))] if needs else []
+    return facts + ([("Source", "; ".join(cites))] if cites else [])
 
 
 @functools.cache
-def _listed_methods() -> dict[str, dict[str, Any]]:
-    """What `assay list methods` knows, by name."""
+def _listed_methods() -> dict[str, Listed]:
+    """The rows of `assay list methods`, by name."""
     return {row["name"]: row for row in rows_of("methods")}
 
 
-def _options(plugin: Any, explained: dict[str, str], up: str) -> str:
-    """The options with their defaults, and what the docstring or the type says of each."""
+def _options(plugin: Plugin, explained: dict[str, str], up: str) -> str:
+    """The options with their defaults, and what the docstring or the type says about each."""
     defaults = {**plugin.defaults, **plugin.preset}
     names = [*plugin.options, *(n for n in plugin.preset if n not in plugin.options)]
     if not names:
         return ""
     lines = ["| option | default | |", "|---|---|---|"]
     for name in names:
-        value = f"`{_shown(defaults[name])}`" if name in defaults else "to be said"
+        value = f"`{_shown(defaults[name])}`" if name in defaults else "required"
         lines.append(f"| `{name}` | {value} | {explained.get(name) or _values(plugin, name, up)} |")
     return "\n".join(lines)
 
 
-def _values(plugin: Any, name: str, up: str) -> str:
-    """What may stand there, where a few words say it."""
+def _values(plugin: Plugin, name: str, up: str) -> str:
+    """The values that an option accepts, where they can be listed."""
     kind = plugin.nested().get(name)
     if kind == "method":
         return "a method"
     if kind is not None:
         return f"[{kind}]({up}{kind.removesuffix('s')}s.md)"
-    kinds = [plugin.options[name].annotation] if name in plugin.options else []
-    found = []
-    while kinds:
-        one = kinds.pop(0)
+    types = [plugin.options[name].annotation] if name in plugin.options else []
+    values = []
+    while types:
+        one = types.pop(0)
         if get_origin(one) is Literal:
-            found += [f"`{value}`" for value in get_args(one)]
+            values += [f"`{value}`" for value in get_args(one)]
         elif get_origin(one) in (Union, UnionType):
-            kinds += get_args(one)
-    return ", ".join(found)
+            types += get_args(one)
+    return ", ".join(values)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_shown(v)}" for k, v in value.items()) + "}"
     if isinstance(value, tuple | list):
@@ -240,11 +244,11 @@ def _shown(value: Any) -> str:
 
 
 def _split(docstring: str) -> tuple[list[str], dict[str, str]]:
-    """The paragraphs of a docstring, and what its `Args` or `Attributes` say of each."""
+    """The paragraphs of a docstring, and what its `Args` or `Attributes` say about each name."""
     prose, _, rest = docstring.replace("\n\nAttributes:\n", "\n\nArgs:\n").partition("\n\nArgs:\n")
     arguments = re.split(r"\n\n(?:Returns|Raises):\n", rest)[0]
-    found = re.findall(r"^ {4}(\*{0,2}\w+): (.*?)(?=^ {4}\S|\Z)", arguments, flags=re.S | re.M)
-    explained = {name: " ".join(text.split()) for name, text in found}
+    pairs = re.findall(r"^ {4}(\*{0,2}\w+): (.*?)(?=^ {4}\S|\Z)", arguments, flags=re.S | re.M)
+    explained = {name: " ".join(text.split()) for name, text in pairs}
     prose = re.split(r"\n\n(?:Returns|Raises):\n", prose)[0]
     return [" ".join(part.split()) for part in prose.split("\n\n")], explained
 
@@ -253,7 +257,7 @@ def _prose(paragraphs: Iterable[str]) -> str:
     made = []
     for paragraph in paragraphs:
         first, colon, rest = paragraph.partition(": ")
-        marked = colon and first in ("Formula", "Beside the paper")
+        marked = colon and first in HEADED
         made.append(f"**{first}:** {rest}" if marked else paragraph)
     return "\n\n".join(made)
 
@@ -261,7 +265,7 @@ def _prose(paragraphs: Iterable[str]) -> str:
 # --- literature -----------------------------------------------------------------------------------
 
 
-def keys_of(plugin: Any) -> list[str]:
+def keys_of(plugin: Plugin) -> list[str]:
     """The keys a plug-in cites, in `cite` and in brackets in its docstring."""
     inside = re.findall(r"\(([a-z]+\d{4}[a-z0-9]*)\)", plugin.description)
     return [key.strip() for key in plugin.cite.split(",") if key.strip()] + inside
@@ -293,29 +297,29 @@ def _suite() -> str:
     source = inspect.getsource(Spec)
     lines = ["| field | default | |", "|---|---|---|"]
     for name, field in Spec.model_fields.items():
-        said = re.search(rf'^    {name}: .*\n    """(.*?)"""', source, flags=re.M)
-        default = "to be said" if field.is_required() else f"`{_shown(field.default)}`"
-        lines.append(f"| `{name}` | {default} | {said[1] if said else ''} |")
-    demo = (Path(assay.__file__).parent / "suites" / "demo.yaml").read_text()
+        docstring = re.search(rf'^    {name}: .*\n    """(.*?)"""', source, flags=re.M)
+        default = "required" if field.is_required() else f"`{_shown(field.default)}`"
+        lines.append(f"| `{name}` | {default} | {docstring[1] if docstring else ''} |")
+    demo = (Path(assay.__file__).parent / "suite" / "ready" / "demo.yaml").read_text()
     text = (
         "A suite is one YAML file that says what is measured. An item is a name, or "
-        "`{name: {option: value}}`, with `label:` among the options for a name of your own in the "
-        "tables. Wherever a name stands, `./file.py:object` or `package.module:object` may stand."
+        "`{name: {option: value}}`. The option `label:` gives it a name of your own in the tables. "
+        "In place of a name you can write `./file.py:object` or `package.module:object`."
     )
-    parts = ["# Suites", text, "\n".join(lines), "This is the suite of `assay demo`:"]
+    parts = ["# Suites", text, "\n".join(lines), "The suite of `assay demo`:"]
     return "\n\n".join([*parts, f"```yaml\n{demo}```"]) + "\n"
 
 
 def _command_line() -> str:
-    """The help of every command, from what the command line itself is made of."""
+    """The help of every command, from the commands themselves."""
     import typer
 
     from assay.cli import app
 
-    command: Any = typer.main.get_command(app)
+    command = typer.main.get_group(app)
     codes = (
         "Exit codes: 0 when every cell is ok, not applicable, circular or degenerate; 2 for a "
-        "mistake in the call; 3 when some cell failed; 130 when it was stopped."
+        "mistake in the call; 3 when some cell failed; 130 when the run was stopped."
     )
     parts = ["# Command line", codes]
     for name, sub in command.commands.items():
@@ -334,22 +338,22 @@ def _command_line() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _default(param: Any) -> str:
+def _default(param: click.Parameter) -> str:
     if param.required:
-        return "to be said"
+        return "required"
     if param.default is None or param.default is False:
         return ""
     return "yes" if param.default is True else f"`{param.default}`"
 
 
 def _python() -> str:
-    parts = ["# Python", "What `import assay` gives; everything else may change."]
+    parts = ["# Python", "The public names of `assay`. Everything else may change."]
     for name in assay.__all__:
-        thing = getattr(assay, name)
-        inside, explained = _split(inspect.getdoc(thing) or "")
-        parts += [f"## assay.{name}", _prose(inside)]
-        if inspect.isfunction(thing):
-            parameters = inspect.signature(thing).parameters.values()
+        public = getattr(assay, name)
+        paragraphs, explained = _split(inspect.getdoc(public) or "")
+        parts += [f"## assay.{name}", _prose(paragraphs)]
+        if inspect.isfunction(public):
+            parameters = inspect.signature(public).parameters.values()
             call = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters)
             parts.insert(-1, f"```text\nassay.{name}({call})\n```")
         rows = [f"| `{argument}` | {text} |" for argument, text in explained.items()]
