@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value docs gallery rooms lint clean
+.PHONY: demo test test-slow bench cifar value docs gallery rooms counts lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -31,13 +31,17 @@ value: .venv/dev
 docs: .venv/dev
 	$(BIN)/mkdocs build --strict
 
-# The strips of the gallery that are missing: every method on four photographs.
+# Draw the strips that the gallery lacks: every method on four photographs.
 gallery: .venv/dev
 	$(BIN)/python docs/gallery.py
 
 # The map of the source tree, in CONTRIBUTING and the docs.
 rooms:
 	$(PYTHON) docs/rooms.py
+
+# The numbers of methods, controls, protocols and environments in README.md and docs/index.md.
+counts: .venv/dev
+	$(BIN)/python docs/counts.py
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -1,9 +1,9 @@
 """Every method on the same four photographs: `make gallery` draws the strips that the site shows.
 
-A strip is drawn anew where it is missing; remove it to have it drawn again.
+A strip is drawn where it is missing; remove it to have it drawn again.
 """
 
-import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,45 +16,49 @@ from assay.models.prepare import choose_micro_batch, prepare_network
 from assay.plan.plan import build_one
 from assay.plugins import registry
 from assay.report.overlay import overlay
-from assay.suite.spec import choose_one
+from assay.suite.spec import Choice, choose_one
 from assay.types import Batch, Model
 
 STRIPS = Path(__file__).parent / "images" / "gallery"
 PHOTOGRAPHS = ("coffee", "imagenet_16_251", "imagenet_17_22", "imagenet_18_317")
 WEIGHTS = Path(__file__).parents[1] / "tests" / "weights"
-# The first that a method applies to is explained; small ones see the photographs at 32 pixels.
+# A method explains the first of these that it applies to; the small ones see 32 pixels a side.
 NETWORKS = {
     "efficientnet_lite0": {},
+    "bagnet": {"weights": str(WEIGHTS / "bagnet9_cifar10.safetensors")},
     "small_vit": {"weights": str(WEIGHTS / "small_vit_cifar10.safetensors")},
     "bcos_resnet": {"weights": str(WEIGHTS / "bcos_resnet20_cifar10.safetensors")},
-    "bagnet": {"weights": str(WEIGHTS / "bagnet9_cifar10.safetensors")},
 }
-UNSEEN = ("maps", "oracle")
-# Thousands of passes: a small network is explained.
-COSTLY = dict.fromkeys(
-    ("input_iba", "ig_sg", "ig_sg_sq", "ig_var", "rise", "rise_uniform"), "bagnet"
-)
+LARGE = "efficientnet_lite0"
+COSTLY = 1000  # passes per sample, from which a method explains a small network only
 SIDE, GAP = 112, 4  # pixels
+
+Setting = tuple[Model, Batch]  # a network and the photographs as it takes them
 
 
 def main() -> None:
     """Draw what is missing."""
     STRIPS.mkdir(parents=True, exist_ok=True)
-    seen = {name: _look(name) for name in NETWORKS}
-    first = next(iter(seen.values()))
-    _save("photographs", [_picture(*first, i) for i in range(len(PHOTOGRAPHS))])
-    for name in shown():
-        if not (STRIPS / f"{name}.jpg").exists():
-            print(name, _draw(name, seen), flush=True)
+    settings = {name: _setting(name) for name in NETWORKS}
+    _save("photographs", [_photograph(*settings[LARGE], i) for i in range(len(PHOTOGRAPHS))])
+    for method in drawable():
+        if not (STRIPS / f"{method.name}.jpg").exists():
+            print(method.name, _draw(choose_one("method", method.name), settings), flush=True)
 
 
-def shown() -> list[str]:
-    """The methods that have a strip: all but maps from a file, and those that show the truth."""
-    return [p.name for p in registry.everything("method") if not p.own and p.name not in UNSEEN]
+def drawable() -> list[registry.Method]:
+    """The built-in methods; photographs have no stored maps to look up and no truth to show."""
+    return [
+        method
+        for method in registry.everything("method")
+        if not method.own
+        and not method.only_looks_up
+        and "truth" not in method.required(method.defaults)
+    ]
 
 
-def _look(network: str) -> tuple[Model, Batch]:
-    """The photographs as a network wants them, and the class it sees in each."""
+def _setting(network: str) -> Setting:
+    """The photographs as a network takes them, with the class it predicts for each."""
     model = build_one("model", {network: NETWORKS[network]})
     photographs = build_one("dataset", "photos")
     batch = photographs.batch(PHOTOGRAPHS, model.prepare, pixels=model.pixels, tokens=model.tokens)
@@ -64,14 +68,15 @@ def _look(network: str) -> tuple[Model, Batch]:
         return model, replace(batch, targets=model.logits(batch.inputs).argmax(1))
 
 
-def _draw(name: str, seen: dict[str, tuple[Model, Batch]]) -> str:
+def _draw(choice: Choice, settings: Mapping[str, Setting]) -> str:
+    """Draw a method's strip; the name of the network it explains, or why there is none."""
     reasons = []
-    wanted = {COSTLY[name]: seen[COSTLY[name]]} if name in COSTLY else seen
-    choice = choose_one("method", name)
-    for network, (model, batch) in wanted.items():
+    for network, (model, batch) in settings.items():
         missing = choice.plugin.required(choice.options) - {*model.capabilities, "image", "labels"}
         if missing:
             reasons.append(f"{network}: needs {', '.join(sorted(missing))}")
+            continue
+        if network == LARGE and _passes(choice) >= COSTLY:
             continue
         try:
             with model.evaluating(), torch.no_grad():
@@ -80,17 +85,22 @@ def _draw(name: str, seen: dict[str, tuple[Model, Batch]]) -> str:
             reasons.append(f"{network}: {reason}")
             continue
         pairs = zip(batch.inputs, maps, strict=True)
-        _save(name, [overlay(model.pixels.to_pixels(x), values) for x, values in pairs])
+        _save(choice.label, [overlay(model.pixels.to_pixels(x), values) for x, values in pairs])
         return network
     return f"not drawn: {'; '.join(reasons)}"
 
 
-def _picture(model: Model, batch: Batch, sample: int) -> Image.Image:
+def _passes(choice: Choice) -> int:
+    """The passes per sample, as far as the options decide them."""
+    return (choice.passes.forward or 0) + (choice.passes.backward or 0)
+
+
+def _photograph(model: Model, batch: Batch, sample: int) -> Image.Image:
     pixels = model.pixels.to_pixels(batch.inputs[sample])
     return overlay(pixels, torch.zeros(batch.map_shape))
 
 
-def _save(name: str, pictures: list[Image.Image]) -> None:
+def _save(name: str, pictures: Sequence[Image.Image]) -> None:
     width = len(pictures) * (SIDE + GAP) - GAP
     strip = Image.new("RGB", (width, SIDE), "white")
     for place, picture in enumerate(pictures):
@@ -100,4 +110,4 @@ def _save(name: str, pictures: list[Image.Image]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

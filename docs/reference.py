@@ -1,4 +1,4 @@
-"""The reference, made from the registry whenever the site is built; nothing of it is stored."""
+"""The reference pages, made from the registry whenever the site is built; none is stored."""
 
 import functools
 import inspect
@@ -7,15 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Literal, Union, get_args, get_origin
 
+import click
 import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import assay
-from assay.commands.listing import cost_of, rows_of
+from assay.commands.listing import Listed, cost_of, rows_of
 from assay.plugins import registry
+from assay.plugins.registry import Plugin
 from assay.suite.spec import Spec
 
 HERE = Path(__file__).parent
@@ -70,6 +72,7 @@ TEXTS = {
     "model": "Give these names under `models:` of a suite or as `--model`. See "
     "[use your own model](../how_to/own_model.md).",
 }
+HEADED = ("Formula", "Differs from the paper", "Beside the paper")  # paragraphs set off in bold
 USES = {"order": "its order", "value": "its values", "support": "where it is not zero"}
 SECTIONS = {"methods": "Methods", "protocols": "Protocols", "environments": "Environments"}
 KINDS = {"fill": "Fills", "units": "Units", "dataset": "Datasets", "model": "Models"}
@@ -79,8 +82,8 @@ KINDS = {"fill": "Fills", "units": "Units", "dataset": "Datasets", "model": "Mod
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the reference behind the written pages."""
-    by_section: dict[str, list[Any]] = {}
+    """Put the reference after the written pages."""
+    by_section: dict[str, list[dict[str, str]]] = {}
     for address, text in pages().items():
         title = text.partition("\n")[0].removeprefix("# ")
         section = SECTIONS.get(address.split("/")[1], "")
@@ -122,12 +125,12 @@ def _gallery() -> str:
     """All methods on the same photographs, as `make gallery` drew them."""
     parts = [
         "# Gallery",
-        "Every method with its default options on the same four photographs. The network is "
-        "EfficientNet-Lite0. Methods that need another kind of network use a small one for 32 "
-        "pixels. The predicted class is explained. Red marks evidence for it, blue evidence "
-        "against it. Each map is scaled to its largest value, so strengths cannot be compared "
-        "between maps. A map that looks convincing need not be faithful: run a benchmark to "
-        "measure it.",
+        "Every method at its default options on the same four photographs. It explains "
+        "EfficientNet-Lite0. Where it needs another kind of network, or 1,000 passes or more, it "
+        "explains a small network at 32 pixels. The class explained is the predicted one. Red "
+        "supports it, blue opposes it. Each map is scaled to its own largest value, so strengths "
+        "cannot be compared between maps. A pretty map need not be a faithful one: faithfulness "
+        "is measured.",
         "![The photographs](../images/gallery/photographs.jpg)",
     ]
     for family, plugins in _families("method").items():
@@ -143,37 +146,37 @@ def _gallery() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _plugins(kind: str) -> list[Any]:
+def _plugins(kind: str) -> list[Plugin]:
     return [plugin for plugin in registry.everything(kind) if not plugin.own]
 
 
-def _families(kind: str) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = defaultdict(list)
+def _families(kind: str) -> dict[str, list[Plugin]]:
+    families: dict[str, list[Plugin]] = defaultdict(list)
     for plugin in _plugins(kind):
-        found[plugin.family].append(plugin)
-    known = [family for family in TITLES[kind] if family in found]
-    return {family: found[family] for family in [*known, *sorted(found.keys() - known)]}
+        families[plugin.family].append(plugin)
+    known = [family for family in TITLES[kind] if family in families]
+    return {family: families[family] for family in [*known, *sorted(families.keys() - known)]}
 
 
-def _page(title: str, kind: str, plugins: Sequence[Any]) -> str:
+def _page(title: str, kind: str, plugins: Sequence[Plugin]) -> str:
     up = "../" if kind in TITLES else ""
     text = TEXTS[kind].replace("(../", f"(../{up}")
     return "\n\n".join([f"# {title}", text, *(_entry(plugin, up) for plugin in plugins)]) + "\n"
 
 
-def _entry(plugin: Any, up: str) -> str:
+def _entry(plugin: Plugin, up: str) -> str:
     facts = [f"- **{term}:** {value}" for term, value in _facts(plugin, up)]
     prose, explained = _split(plugin.description)
     parts = [f"## {plugin.name}", f"*{plugin.title}.* {_prose(prose)}", "\n".join(facts)]
     return "\n\n".join([part for part in [*parts, _options(plugin, explained, up)] if part])
 
 
-def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
+def _facts(plugin: Plugin, up: str) -> list[tuple[str, str]]:
     cites = [_cited(key, up) for key in keys_of(plugin)]
-    found: list[tuple[str, str]] = []
-    if plugin.kind == "protocol":
+    facts: list[tuple[str, str]] = []
+    if isinstance(plugin, registry.Protocol):
         low, high = (f"{value:g}" for value in plugin.range)
-        found += [
+        facts += [
             ("Metric", f"`{plugin.metric}`, {'higher' if plugin.higher_is_better else 'lower'} "
              "is better"),
             ("Range", f"{low} to {high}"),
@@ -181,25 +184,25 @@ def _facts(plugin: Any, up: str) -> list[tuple[str, str]]:
             ("Uses of a map", f"{USES[plugin.uses]}; signs "
              f"{'matter' if plugin.signs_matter(plugin.defaults) else 'do not matter'}"),
         ]  # fmt: skip
-    if plugin.kind == "method":
+    if isinstance(plugin, registry.Method):
         row = _listed_methods()[plugin.name]
-        cost = cost_of(row)
-        found += [("Passes", f"{cost['forward']} forward, {cost['backward']} backward")]
-        found += [("Control", row["control"].replace("_", "-"))] if row["control"] else []
-    if plugin.kind in ("method", "protocol"):
+        forward, backward = cost_of(row)
+        facts += [("Passes", f"{forward} forward, {backward} backward")]
+        facts += [("Control", row["control"].replace("_", "-"))] if row["control"] else []
+    if isinstance(plugin, registry.Method | registry.Protocol):
         needs = sorted(plugin.required(plugin.defaults))
-        found += [("Needs", ", ".join(f"`{need}`" for need in needs))] if needs else []
-    return found + ([("Source", "; ".join(cites))] if cites else [])
+        facts += [("Needs", ", ".join(f"`{need}`" for need in needs))] if needs else []
+    return facts + ([("Source", "; ".join(cites))] if cites else [])
 
 
 @functools.cache
-def _listed_methods() -> dict[str, dict[str, Any]]:
-    """What `assay list methods` knows, by name."""
+def _listed_methods() -> dict[str, Listed]:
+    """The rows of `assay list methods`, by name."""
     return {row["name"]: row for row in rows_of("methods")}
 
 
-def _options(plugin: Any, explained: dict[str, str], up: str) -> str:
-    """The options with their defaults, and what the docstring or the type says of each."""
+def _options(plugin: Plugin, explained: dict[str, str], up: str) -> str:
+    """The options with their defaults, and what the docstring or the type says about each."""
     defaults = {**plugin.defaults, **plugin.preset}
     names = [*plugin.options, *(n for n in plugin.preset if n not in plugin.options)]
     if not names:
@@ -211,25 +214,25 @@ def _options(plugin: Any, explained: dict[str, str], up: str) -> str:
     return "\n".join(lines)
 
 
-def _values(plugin: Any, name: str, up: str) -> str:
-    """What may stand there, where a few words say it."""
+def _values(plugin: Plugin, name: str, up: str) -> str:
+    """The values that an option accepts, where they can be listed."""
     kind = plugin.nested().get(name)
     if kind == "method":
         return "a method"
     if kind is not None:
         return f"[{kind}]({up}{kind.removesuffix('s')}s.md)"
-    kinds = [plugin.options[name].annotation] if name in plugin.options else []
-    found = []
-    while kinds:
-        one = kinds.pop(0)
+    types = [plugin.options[name].annotation] if name in plugin.options else []
+    values = []
+    while types:
+        one = types.pop(0)
         if get_origin(one) is Literal:
-            found += [f"`{value}`" for value in get_args(one)]
+            values += [f"`{value}`" for value in get_args(one)]
         elif get_origin(one) in (Union, UnionType):
-            kinds += get_args(one)
-    return ", ".join(found)
+            types += get_args(one)
+    return ", ".join(values)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_shown(v)}" for k, v in value.items()) + "}"
     if isinstance(value, tuple | list):
@@ -243,11 +246,11 @@ def _shown(value: Any) -> str:
 
 
 def _split(docstring: str) -> tuple[list[str], dict[str, str]]:
-    """The paragraphs of a docstring, and what its `Args` or `Attributes` say of each."""
+    """The paragraphs of a docstring, and what its `Args` or `Attributes` say about each name."""
     prose, _, rest = docstring.replace("\n\nAttributes:\n", "\n\nArgs:\n").partition("\n\nArgs:\n")
     arguments = re.split(r"\n\n(?:Returns|Raises):\n", rest)[0]
-    found = re.findall(r"^ {4}(\*{0,2}\w+): (.*?)(?=^ {4}\S|\Z)", arguments, flags=re.S | re.M)
-    explained = {name: " ".join(text.split()) for name, text in found}
+    pairs = re.findall(r"^ {4}(\*{0,2}\w+): (.*?)(?=^ {4}\S|\Z)", arguments, flags=re.S | re.M)
+    explained = {name: " ".join(text.split()) for name, text in pairs}
     prose = re.split(r"\n\n(?:Returns|Raises):\n", prose)[0]
     return [" ".join(part.split()) for part in prose.split("\n\n")], explained
 
@@ -268,7 +271,7 @@ def _prose(paragraphs: Iterable[str]) -> str:
 # --- literature -----------------------------------------------------------------------------------
 
 
-def keys_of(plugin: Any) -> list[str]:
+def keys_of(plugin: Plugin) -> list[str]:
     """The keys a plug-in cites, in `cite` and in brackets in its docstring."""
     inside = re.findall(r"\(([a-z]+\d{4}[a-z0-9]*)\)", plugin.description)
     return [key.strip() for key in plugin.cite.split(",") if key.strip()] + inside
@@ -309,17 +312,17 @@ def _suite() -> str:
         "`{name: {option: value}}`. The option `label:` sets the name in the tables. Wherever a "
         "name is expected, you can give `./file.py:object` or `package.module:object`."
     )
-    parts = ["# Suites", text, "\n".join(lines), "This is the suite of `assay demo`:"]
+    parts = ["# Suites", text, "\n".join(lines), "The suite of `assay demo`:"]
     return "\n\n".join([*parts, f"```yaml\n{demo}```"]) + "\n"
 
 
 def _command_line() -> str:
-    """The help of every command, from what the command line itself is made of."""
+    """The help of every command, from the commands themselves."""
     import typer
 
     from assay.cli import app
 
-    command: Any = typer.main.get_command(app)
+    command = typer.main.get_group(app)
     codes = (
         "Exit codes: 0 if no cell failed; 2 for a usage error; 3 if at least one cell failed; 130 "
         "if the command was interrupted. Cells that are not applicable, circular, degenerate or "
@@ -342,7 +345,7 @@ def _command_line() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _default(param: Any) -> str:
+def _default(param: click.Parameter) -> str:
     if param.required:
         return "required"
     if param.default is None or param.default is False:
@@ -353,11 +356,11 @@ def _default(param: Any) -> str:
 def _python() -> str:
     parts = ["# Python", "The public names of `import assay`. All other names may change."]
     for name in assay.__all__:
-        thing = getattr(assay, name)
-        inside, explained = _split(inspect.getdoc(thing) or "")
-        parts += [f"## assay.{name}", _prose(inside)]
-        if inspect.isfunction(thing):
-            parameters = inspect.signature(thing).parameters.values()
+        public = getattr(assay, name)
+        paragraphs, explained = _split(inspect.getdoc(public) or "")
+        parts += [f"## assay.{name}", _prose(paragraphs)]
+        if inspect.isfunction(public):
+            parameters = inspect.signature(public).parameters.values()
             call = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters)
             parts.insert(-1, f"```text\nassay.{name}({call})\n```")
         rows = [f"| `{argument}` | {text} |" for argument, text in explained.items()]

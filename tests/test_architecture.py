@@ -27,7 +27,7 @@ ALLOWED = {
     "plugins": "errors",
     "suite": "errors plugins",
     "store": "errors",
-    "ranking": "errors plugins store",
+    "ranking": "errors plugins suite store",
     "report": "errors store ranking",
     "results": "errors suite store ranking report",
     "types": "errors plugins",
@@ -51,8 +51,9 @@ ALLOWED = {
     "protocols plan run api",
     "studies": "errors progress plugins suite store ranking results types models units engine "
     "methods training environments protocols plan run api",
-    "commands": "errors plugins suite store ranking report results run answers conformance studies",
-    "cli": "errors plugins suite results run conformance commands",
+    "commands": "errors plugins suite store ranking report results plan run answers conformance "
+    "studies",
+    "cli": "errors commands",
     # The doors.
     "registry": "plugins",
     "spec": "suite",

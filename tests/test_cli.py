@@ -9,7 +9,7 @@ from rich.console import Console
 
 import assay
 import toy_run  # registers toy_images, toy_net and slow_random
-from assay import cli
+from assay.commands import list as list_command
 from assay.conformance.environments import say_small
 from assay.plugins import registry
 from assay.run import run
@@ -118,7 +118,7 @@ def test_list_methods_says_what_each_needs_and_costs(call):
 
 def test_the_table_of_methods_is_whole_in_80_columns(call, monkeypatch):
     rows = {row["name"]: row for row in json.loads(call("list", "methods", "--json")[1])}
-    monkeypatch.setattr(cli, "console", Console(width=80))
+    monkeypatch.setattr(list_command, "console", Console(width=80))
     lines = call("list", "methods")[1].splitlines()
     assert max(map(len, lines)) <= 80
     assert not any("…" in line for line in lines)
@@ -151,7 +151,7 @@ def test_one_method_in_words(call):
     assert "gradcam" not in said
     assert "steps=10 (a whole number at least 1)" in said
     assert 'output="logit" (logit or probability or log_odds)' in said
-    assert "noise: copies with noise" in said
+    assert "noise: noisy copies, {kind: smoothgrad" in said
     assert "path, required" in call("list", "methods", "maps")[1]
     assert [row["name"] for row in json.loads(call("list", "fills", "zero", "--json")[1])] == [
         "zero"
@@ -352,4 +352,4 @@ def _cell(results, method):
 def test_the_number_of_networks_trained_is_said_right(call):
     _, output, _ = call("claims", "--help")
     said = " ".join(output.replace("│", " ").split())
-    assert "Synthetic draws; half as many networks; else 20." in said
+    assert "Synthetic draws, 20 by default. Half as many networks." in said

@@ -20,16 +20,21 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 PLUGINS = [p for kind in registry.TYPES for p in registry.everything(kind) if not p.own]
 
 
-@pytest.fixture(scope="module")
-def reference() -> ModuleType:
-    """The script that makes the reference."""
-    pytest.importorskip("mkdocs")
-    spec = importlib.util.spec_from_file_location("docs_reference", DOCS / "reference.py")
+def load_script(name: str) -> ModuleType:
+    """A script of the documentation, as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    """The script that makes the reference."""
+    pytest.importorskip("mkdocs")
+    return load_script("reference")
 
 
 @pytest.fixture(scope="module")
@@ -107,17 +112,12 @@ def test_links_lead_somewhere(made):
             assert there.exists() or there in addresses, f"{page.name}: {target}"
 
 
-def test_numbers_in_the_readme_are_right():
-    text = (ROOT / "README.md").read_text()
-    methods = [p for p in PLUGINS if p.kind == "method"]
-    controls = [p for p in methods if p.control]
-    protocols = [p for p in PLUGINS if p.kind == "protocol"]
-    environments = [p for p in PLUGINS if p.kind == "environment"]
-    right = (
-        f"{len(methods) - len(controls)} methods, {len(controls)} controls, "
-        f"{len(protocols)} protocols, {len(environments)} environments"
-    )
-    assert right in text, f"The README should say: {right}."
+def test_the_numbers_of_plugins_are_right():
+    counts = load_script("counts")
+    for page in counts.PAGES:
+        text = page.read_text()
+        assert counts.MARKED.search(text), f"{page.name} has no place for the counts."
+        assert text == counts.with_counts(text), "Run `make counts`."
 
 
 # --- the reference --------------------------------------------------------------------------------
@@ -196,11 +196,10 @@ def test_the_site_builds_strictly_and_fetches_nothing(reference, tmp_path):
 
 
 def test_the_gallery_shows_every_method():
-    """All but maps from a file, and those that show a truth, which photographs do not have."""
-    strips = DOCS / "images" / "gallery"
-    unseen = ("maps", "oracle")
-    methods = [p.name for p in PLUGINS if p.kind == "method" and p.name not in unseen]
-    missing = [name for name in methods if not (strips / f"{name}.jpg").is_file()]
+    gallery = load_script("gallery")
+    names = [plugin.name for plugin in gallery.drawable()]
+    assert len(names) > 40
+    missing = [name for name in names if not (gallery.STRIPS / f"{name}.jpg").is_file()]
     assert not missing, f"`make gallery` draws {', '.join(missing)}"
 
 

@@ -9,7 +9,7 @@ import assay
 from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable
 from assay.plan.plan import resolve
-from assay.suite.from_options import own_suite
+from assay.suite.from_options import ModelOptions, own_suite
 from assay.suite.spec import make_suite
 from assay.types import Dataset, Sample
 from small_worlds import LinearImages, make_images
@@ -99,12 +99,9 @@ class TestOneClassForAll:
             )  # fmt: skip
 
     def test_the_command_line_takes_both(self):
-        told = dict.fromkeys(
-            ("weights", "methods", "protocols", "size", "resize", "mean", "std", "classes")
-        )
-        told |= {"model": "cifar_resnet20", "data": "photos"}
-        assert own_suite(told, "3").target == 3
-        assert own_suite(told, "cat").target == "cat"
+        for word, target in (("3", 3), ("cat", "cat")):
+            suite = own_suite("cifar_resnet20", "photos", ModelOptions(), target=word)
+            assert suite.target == target
 
 
 class TestTheGivenBaseline:

@@ -19,6 +19,7 @@ from assay.methods.attribution import attribute, given, other_maps, reduce_map, 
 from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
 from assay.models.wrap import model as as_model
+from assay.plan.applicable import applicable
 from assay.plan.forecast import Forecast
 from assay.plan.plan import Plan, build_one
 from assay.plan.scoring import dealt, score_case, settled
@@ -31,19 +32,10 @@ from assay.run.budget import fit
 from assay.run.shard import make_engine
 from assay.run.suite_run import prepare
 from assay.store import NOWHERE, CleanAccuracy
+from assay.suite.defaults import METHODS, PROTOCOLS
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import Choice, Spec, choose_one, make_suite
 from assay.types import Case, Dataset, Model, Scores
-
-# What is run when nobody says what: cheap, from different families, each with its controls.
-FAST_METHODS: tuple[Any, ...] = (
-    "saliency", "input_x_gradient", {"integrated_gradients": {"steps": 24}}, "gradcam", "random",
-    "constant", "centre", "edge", "oracle",
-)  # fmt: skip
-FAST_PROTOCOLS: tuple[Any, ...] = (
-    {"abpc": {"steps": 10}}, {"deletion": {"steps": 10}}, {"insertion": {"steps": 10}},
-    "single_deletion", {"sensitivity_n": {"subsets": 20}}, {"infidelity": {"stride": 1 / 7}},
-)  # fmt: skip
 
 Target = int | str  # `label`, `predicted`, or a class by its number or name
 
@@ -156,7 +148,8 @@ def explain(
     """
     explained = _model(net)
     choice = _method(method, options, explained)
-    spec = _spec(explained, (X, y), [choice], ["single_deletion"], seed, "label", None)
+    # A suite has a protocol; none is run here.
+    spec = _spec(explained, (X, y), [choice], PROTOCOLS[:1], seed, "label", None)
     maps = []
     with _engines(spec) as engines:
         for plan, engine in engines:
@@ -256,10 +249,10 @@ def _spec(
         {
             "datasets": [dataset],
             "models": [model],
-            "methods": _fast(FAST_METHODS, "method", model, dataset)
+            "methods": applicable("method", METHODS, model, dataset)
             if methods is None
             else [_fits(_method(m, {}, model), m, dataset) for m in _items(methods)],
-            "protocols": _fast(FAST_PROTOCOLS, "protocol", model, dataset)
+            "protocols": applicable("protocol", PROTOCOLS, model, dataset)
             if protocols is None
             else _items(protocols),
             "target": "predicted" if target == "label" and "labels" not in dataset.has else target,
@@ -315,13 +308,6 @@ def _items(given: Any) -> list[Any]:
     if isinstance(given, Mapping):
         return [{name: value} for name, value in given.items()]
     return list(given)
-
-
-def _fast(items: Sequence[Any], kind: str, model: Model, dataset: Dataset) -> list[Any]:
-    """Those of a default set that apply here."""
-    has = model.capabilities | dataset.has | {dataset.modality}
-    choices = [(item, choose_one(kind, item)) for item in items]
-    return [item for item, choice in choices if choice.plugin.required(choice.options) <= has]
 
 
 def _method(item: Any, options: Mapping[str, Any], model: Model) -> Choice:

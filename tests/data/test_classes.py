@@ -53,7 +53,7 @@ def test_names_are_found_however_they_are_spelled(names, classes, expected):
 @pytest.mark.parametrize(
     ("names", "classes", "message"),
     [
-        (["crane"], ["crane", "heron", "crane"], r"0 \(`crane`\) and 2 \(`crane`\)"),
+        (["crane"], ["crane", "heron", "crane"], r"0 \(`crane`\) or 2 \(`crane`\)"),
         (["cat", "Cat"], ["cat", "dog"], "`cat` and `Cat` both mean `cat`"),
         (["x", "y"], ["cat", "dog"], r"\(cat, dog\): none of 2 are, `x` is not.*--classes"),
         (["cat", "y"], ["cat", "dog"], "1 of 2 are, `y` is not"),
@@ -118,7 +118,7 @@ class TestDeclared:
         assert "declares" in found.note
 
     def test_half_an_order_is_refused(self):
-        with pytest.raises(assay.InputError, match=r"differently \(`cat`\).*`hound` cannot"):
+        with pytest.raises(assay.InputError, match=r"differently \(`cat`\).*`hound` is unclear"):
             agree(data("cat", "hound", numbering="declared"), {"m": named("dog", "cat")})
 
 

@@ -15,7 +15,7 @@ import assay
 from assay.data.classes import agree
 from assay.data.hf import hf_dataset
 from assay.data.texts import texts
-from assay.suite.from_options import own_suite
+from assay.suite.from_options import ModelOptions, own_suite
 
 ROWS = [("good, very good", "pos"), ("bad", "neg"), ('a "quoted"\nline', "pos")]
 
@@ -185,9 +185,6 @@ def test_the_command_line_picks_the_reader(tmp_path):
         **{write_texts(tmp_path / f"t{e}", ROWS): "texts"
            for e in (".csv", ".tsv", ".jsonl", ".parquet")},
     }  # fmt: skip
-    nothing = dict.fromkeys(
-        ("weights", "methods", "protocols", "size", "resize", "mean", "std", "classes")
-    )
     for path, kind in expected.items():
-        suite = own_suite({**nothing, "model": "m", "data": str(path)})
+        suite = own_suite("m", str(path), ModelOptions())
         assert suite.datasets == [{kind: {"path": str(path)}}]

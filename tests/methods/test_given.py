@@ -13,7 +13,7 @@ from assay.answers.picture import explain_picture
 from assay.conformance.methods import CHECKS, WORLDS, explain, its_check_is_whole
 from assay.errors import InputError, PrerequisiteError
 from assay.run import dry_run, run
-from assay.suite.from_options import own_suite
+from assay.suite.from_options import ModelOptions, own_suite
 from assay.suite.spec import choose_one, make_suite
 from reader import typed
 from small_worlds import make_images, make_net
@@ -310,9 +310,8 @@ def test_the_shape_of_maps_is_said_as_it_was_given(made):
 
 
 def test_the_command_line_knows_a_file_of_maps():
-    told = dict.fromkeys(("weights", "protocols", "size", "resize", "mean", "std", "classes"))
-    told |= {"model": "m", "data": "photos", "methods": "saliency, ./mine.npz"}
-    assert own_suite(told).methods == ["saliency", {"maps": {"path": "./mine.npz"}}]
+    suite = own_suite("m", "photos", ModelOptions(), "saliency, ./mine.npz")
+    assert suite.methods == ["saliency", {"maps": {"path": "./mine.npz"}}]
 
 
 def test_the_rules_of_methods(tmp_path):

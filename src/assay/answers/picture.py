@@ -13,6 +13,7 @@ from assay.plan.plan import build_one
 from assay.plugins import registry
 from assay.report.overlay import overlay
 from assay.report.words import Words
+from assay.suite.defaults import IMAGE_METHOD, TEXT_METHOD
 from assay.types import Model, Prepare, Tokenize
 from assay.types.model import log_probabilities
 
@@ -49,8 +50,8 @@ class Picture:
 
     @property
     def usual_method(self) -> str:
-        """The method that explains it by default."""
-        return "gradcam" if self.model.tokens is None else "integrated_gradients"
+        """The method where none is named."""
+        return IMAGE_METHOD if self.model.tokens is None else TEXT_METHOD
 
     def over(self, values: Tensor) -> Image.Image | Words:
         """A map over the picture, or over the words."""
@@ -102,15 +103,16 @@ def _read(path: str | Path, prepare: Prepare) -> Tensor:
 
 
 def refuse_maps(method: object) -> None:
-    """Refuse a method that only looks up stored maps: it has none of a new picture.
+    """Refuse stored maps: they hold nothing about an input outside their dataset.
 
     Raises:
         InputError: The method only looks up maps.
     """
-    if registry.pick(method)[0] == "maps":
+    name, _ = registry.pick(method)
+    if registry.get("method", name).only_looks_up:
         raise InputError(
-            "Expected a method that can explain a new picture or text. `maps` only looks up maps "
-            "of the samples of a dataset. Name another with `--method`."
+            f"Expected a method that can explain a new picture or text; `{name}` only looks up "
+            f"what was computed for the samples of a dataset. Name another with `--method`."
         )
 
 

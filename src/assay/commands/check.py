@@ -1,4 +1,4 @@
-"""The faithfulness test on the command line: verdicts, reasons, pictures."""
+"""`assay check`: is a method refuted by a network whose true attribution is known?"""
 
 from __future__ import annotations
 
@@ -7,75 +7,94 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from PIL import Image
-from rich.console import Console
 
 from assay.answers.refutation import Evidence, RefutationResult, TruthComparison, refute
+from assay.commands.arguments import WorkersOption
+from assay.commands.terminal import FAILED, say
 from assay.errors import InputError, PrerequisiteError
-from assay.store import file_name
+from assay.suite.defaults import CHECKED_METHODS, in_words
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from assay.answers.refutation import Evidence, RefutationResult, TruthComparison
 
 LAST = "refuted on a designed network; this does not measure faithfulness on yours."
-FAILED = 3  # the exit code where a method failed
 HINTS = {
-    "empty maps": "no value anywhere: of a path method, too few steps; these networks change only "
+    "empty maps": "no value anywhere: for a path method, too few steps; these networks change only "
     "near whole colours",
     "wrong baseline": "with the environment's own, `given`, it is not refuted here",
     "signs flipped": "the negated map is not refuted",
 }
-# What is tried where nobody names a method: cheap, one of each family.
-USUAL = ("saliency", "input_x_gradient", "integrated_gradients", "deepshap", "lrp", "gradcam")
 
 
-def check_methods(
-    console: Console,
-    methods: Sequence[str],
-    *,
-    gamma: float,
-    samples: int,
-    sizes: str,
-    pictures: Path | None,
-    as_json: bool,
-    workers: int,
+def check(
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Names or ./file.py:function, separated by blanks or commas. By default "
+            f"{in_words(CHECKED_METHODS)}."
+        ),
+    ] = None,
+    gamma: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="A method with an F1 below this is refuted.")
+    ] = 0.5,
+    samples: Annotated[int, typer.Option(min=2, help="Images per environment.")] = 10,
+    sizes: Annotated[
+        str, typer.Option(help="Side lengths of the images in pixels, separated by commas.")
+    ] = "32,64",
+    pictures: Annotated[
+        Path, typer.Option(help="The folder for one picture of each refuted method.")
+    ] = Path("assay-check"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON for programs. Write no pictures.")
+    ] = False,
+    workers: WorkersOption = 1,
 ) -> None:
-    """Try methods and say what came out."""
+    """Try to refute methods on networks whose true attribution is known."""
     sides = _sizes(sizes)
-    named = [name.strip() for word in methods for name in word.split(",") if name.strip()]
-    if pictures is not None and pictures.exists() and not pictures.is_dir():
+    named = [name.strip() for word in methods or () for name in word.split(",") if name.strip()]
+    if not as_json and pictures.exists() and not pictures.is_dir():
         raise PrerequisiteError(f"Expected `--pictures` to be a folder, got the file `{pictures}`.")
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         verdicts, evidence = refute(
-            named or USUAL, folder, gamma=gamma, samples=samples, sizes=sides,
+            named or CHECKED_METHODS, folder, gamma=gamma, samples=samples, sizes=sides,
             progress=not as_json, workers=workers,
         )  # fmt: skip
-        pages = {} if pictures is None else _pictures(verdicts, evidence)
+        drawn = {} if as_json else _pictures(verdicts, evidence)
     if as_json:
-        print("[" + ",\n ".join(json.dumps(one) for v in verdicts for one in _objects(v)) + "]")
-        return _end(verdicts)
-    for verdict in verdicts:
-        lines = _said(verdict)
-        if pictures is not None and verdict.method in pages:
-            path = pictures / f"{file_name(verdict.method)}.png"
-            _write(pages[verdict.method], path)
-            lines.append(f"  picture: {path} (image, truth, map)")
-        for line in lines:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if any(v.rows for v in verdicts):
-        none = "" if any(v.refuted for v in verdicts) else "not "
-        console.print(f"\n{none}{LAST}", markup=False, highlight=False, soft_wrap=True)
-    _end(verdicts)
-
-
-def _end(verdicts: Sequence[RefutationResult]) -> None:
-    """A method that failed was not judged: the exit code says so."""
-    if any(verdict.failed for verdict in verdicts):
+        rows = [json.dumps(row) for verdict in verdicts for row in _rows(verdict)]
+        print("[" + ",\n ".join(rows) + "]")
+    else:
+        _print(verdicts, drawn, pictures)
+    if any(verdict.failed for verdict in verdicts):  # a method that failed was not judged
         raise typer.Exit(FAILED)
 
 
-def _objects(verdict: RefutationResult) -> list[dict[str, Any]]:
-    """What programs read; of a method that gave no map, why."""
+def _print(
+    verdicts: Sequence[RefutationResult], drawn: dict[str, Image.Image], folder: Path
+) -> None:
+    from assay.store import file_name
+
+    for verdict in verdicts:
+        for line in _sentences(verdict):
+            say(line)
+        if verdict.method in drawn:
+            path = folder / f"{file_name(verdict.method)}.png"
+            _write(drawn[verdict.method], path)
+            say(f"  picture: {path} (image, truth, map)")
+    if any(verdict.rows for verdict in verdicts):
+        none = "" if any(verdict.refuted for verdict in verdicts) else "not "
+        say(f"\n{none}{LAST}")
+
+
+def _rows(verdict: RefutationResult) -> list[dict[str, object]]:
+    """The rows for programs; for a method without a map, one row with the reason."""
+    from assay.answers.refutation import TruthComparison
+
     if verdict.rows:
         return [asdict(row) for row in verdict.rows]
     empty = dict.fromkeys(field.name for field in fields(TruthComparison))
@@ -84,36 +103,42 @@ def _objects(verdict: RefutationResult) -> list[dict[str, Any]]:
 
 def _sizes(text: str) -> tuple[int, ...]:
     if not all(part.strip().isdecimal() for part in text.split(",")):
-        raise InputError(f"Expected `--sizes` to be sides in pixels by commas, got `{text}`.")
+        raise InputError(f"Expected `--sizes` to be pixels separated by commas, got `{text}`.")
     return tuple(int(part) for part in text.split(","))
 
 
-def _said(verdict: RefutationResult) -> list[str]:
-    if not verdict.rows:
-        how = "FAILED" if verdict.failed else "not tried"
-        return [f"{verdict.method}: {how}. {verdict.missing}"]
-    worst = verdict.worst
+def _sentences(verdict: RefutationResult) -> list[str]:
+    """A verdict in words."""
+    name, worst = verdict.method, verdict.worst if verdict.rows else None
+    if worst is None:
+        status = "FAILED" if verdict.failed else "not tested"
+        return [f"{name}: {status}. {verdict.missing}"]
     if verdict.failed:
-        return [f"{verdict.method}: FAILED on some samples. {verdict.failed}"]
-    rest = f" Of {verdict.asked}; elsewhere: {verdict.missing}" if verdict.missing else ""
+        return [f"{name}: FAILED on some samples. {verdict.failed}"]
     if not verdict.decided:
-        return [
-            f"{verdict.method}: not decided. At this gamma noise is not refuted either; raise it."
-        ]
-    if not verdict.refuted:
-        said = f"{verdict.method}: not refuted on {verdict.decided} environments.{rest}"
-        return [said, f"  lowest: {_numbers(worst)}"]
-    everywhere = {row.environment for row in verdict.rows}
-    where = {row.environment for row in verdict.rows if row.refuted}
+        return [f"{name}: not decided. At this gamma noise is not refuted either; raise it."]
+    if verdict.refuted:
+        return _refuted(verdict)
+    rest = f" Of {verdict.asked}; elsewhere: {verdict.missing}" if verdict.missing else ""
+    return [
+        f"{name}: not refuted on {verdict.decided} environments.{rest}",
+        f"  lowest: {_numbers(worst)}",
+    ]
+
+
+def _refuted(verdict: RefutationResult) -> list[str]:
+    """Where a method is refuted, and for which reasons."""
     by_reason: dict[str, list[TruthComparison]] = {}
     for row in verdict.rows:
         if row.refuted:
             by_reason.setdefault(row.reason, []).append(row)
-    refuted = sum(map(len, by_reason.values()))
+    comparisons = sum(map(len, by_reason.values()))
+    everywhere = {row.environment for row in verdict.rows}
+    where = {row.environment for row in verdict.rows if row.refuted}
     sides = ", ".join(dict.fromkeys(row.truth.replace("_", " ") for row in verdict.rows))
     lines = [
         f"{verdict.method}: REFUTED on {len(where)} of {len(everywhere)} environments, in "
-        f"{refuted} of {len(verdict.rows)} comparisons with their truth ({sides})"
+        f"{comparisons} of {len(verdict.rows)} comparisons with their truth ({sides})"
     ]
     for reason, rows in by_reason.items():
         lowest = min(rows, key=lambda row: row.f1)

@@ -1,93 +1,137 @@
-"""The published claims and their verdicts, and claims run again."""
+"""`assay claims`: the published claims and their verdicts, and claims run again."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from assay.studies.claim import COLUMNS, ClaimRow
-from assay.studies.published_claims import PAPERS, published
+from assay.commands.arguments import (
+    BatchOption,
+    DeviceOption,
+    DryOption,
+    JsonOption,
+    OutOption,
+    WorkersOption,
+)
+from assay.commands.terminal import console, say
+from assay.errors import InputError
+
+if TYPE_CHECKING:
+    from assay.studies.claim import ClaimRow
+    from assay.studies.setting import Study
+
+NUMBERS = ("value", "low", "high", "n")  # columns aligned to the right
+WIDTHS = {"statement": 9, "verdict": 9}
 
 
-def rows_of(paper: str | None) -> list[ClaimRow]:
+def claims(
+    paper: Annotated[
+        str | None, typer.Option(help="Only this paper's claims: m4, soco or attributionlab.")
+    ] = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option("--run", help="Run one claim (soco.12) or all claims of a paper (soco)."),
+    ] = None,
+    as_json: JsonOption = False,
+    data: Annotated[
+        Path | None, typer.Option(help="For --run: the folder that holds cifar10/ and weights/.")
+    ] = None,
+    out: OutOption = Path("assay-claims"),
+    n: Annotated[
+        int | None,
+        typer.Option(min=2, help="The number of images. By default the paper's study's."),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=2, help="Synthetic draws, 20 by default. Half as many networks."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The random seed, 0 by default.")] = None,
+    device: DeviceOption = None,
+    workers: WorkersOption = 1,
+    micro_batch: BatchOption = None,
+    dry_run: DryOption = False,
+) -> None:
+    """List claims of the literature and the verdict on each. With --run, test them again."""
+    if run_id is None:
+        return print_claims(published_rows(paper), as_json)
+    if paper is not None:
+        raise InputError("Expected `--paper` or `--run`, not both: the claim names its paper.")
+    from assay.studies.setting import Study, usual_n
+
+    study = Study.cifar(
+        data, out, n=n or usual_n(run_id.partition(".")[0]), trials=trials, seed=seed,
+        device=device, workers=workers, micro_batch=micro_batch,
+    )  # fmt: skip
+    if dry_run:
+        print_forecasts(run_id, study)
+    else:
+        run_claims(run_id, study, as_json)
+
+
+def published_rows(paper: str | None) -> list[ClaimRow]:
     """The published rows of one paper, or of all."""
+    from assay.studies.published_claims import PAPERS, published
+
     return [row for name in ([paper] if paper else PAPERS) for row in published(name)]
 
 
-def print_rows(console: Console, rows: list[ClaimRow], as_json: bool) -> None:
-    """The rows as a table, or for programs."""
+def print_claims(rows: Sequence[ClaimRow], as_json: bool) -> None:
+    """Print the rows as a table, or as JSON."""
     shown = [row.shown() for row in rows]
     if as_json:
         print(json.dumps(shown, indent=1, ensure_ascii=False))
         return
+    from assay.studies.claim import COLUMNS
+
+    columns = COLUMNS[:-1]  # the note is printed below the table
     table = Table(
         title="Claims of the literature", box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False
     )
-    for column in COLUMNS[:-1]:
-        right = column in ("value", "low", "high", "n")
-        widths = {"statement": 9, "verdict": 9}
+    for column in columns:
+        number = column in NUMBERS
         table.add_column(
             column,
-            justify="right" if right else "left",
-            no_wrap=right,
+            justify="right" if number else "left",
+            no_wrap=number,
             overflow="fold",
-            min_width=widths.get(column),
+            min_width=WIDTHS.get(column),
         )
     for row in shown:
-        table.add_row(*(escape(_cell(row[column])) for column in COLUMNS[:-1]))
+        table.add_row(*(escape(_cell(row[column])) for column in columns))
     console.print(table)
     for row in shown:
         if row["note"]:
-            line = f"{row['id']}: {row['note']}"
-            console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+            say(f"{row['id']}: {row['note']}", style="dim")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.3f}" if isinstance(value, float) else f"{value}"
 
 
-def run_claims(
-    console: Console,
-    name: str,
-    data: Path | None,
-    out: Path,
-    *,
-    dry_run: bool,
-    as_json: bool,
-    **how: Any,
-) -> None:
-    """Run a claim, or all of a paper, and print what came out.
+def print_forecasts(name: str, study: Study) -> None:
+    """Print what a claim, or all claims of a paper, would cost."""
+    from assay.commands.printing import forecast_table
+    from assay.studies.setting import forecasts
 
-    Args:
-        console: Where it is printed.
-        name: `soco` or `soco.12`.
-        data: The folder with data and weights, where the claim needs them.
-        out: The folder of the runs and the results; what is there already is kept.
-        dry_run: Only count forward passes.
-        as_json: Print rows for programs.
-        **how: Fields of the study: `n`, `trials`, `seed`, `device`, `workers`, `micro_batch`.
-    """
-    from assay.studies.setting import Study, run_study, usual_n
+    for title, forecast in forecasts(name, study).items():
+        say(title)
+        console.print(forecast_table(forecast))
 
-    how["n"] = how["n"] or usual_n(name.partition(".")[0])
-    study = Study.cifar(data, out, **how)
-    if dry_run:
-        from assay.commands.printing import forecast_table
-        from assay.studies.setting import forecasts
 
-        for title, found in forecasts(name, study).items():
-            console.print(title, markup=False)
-            console.print(forecast_table(found))
-        return
+def run_claims(name: str, study: Study, as_json: bool) -> None:
+    """Run a claim, or all claims of a paper, and print the verdicts."""
+    from assay.studies.setting import run_study
+
     rows, path = run_study(name, study)
-    print_rows(console, rows, as_json)
+    print_claims(rows, as_json)
     if not as_json:
-        console.print(f"The results: {path}", markup=False, soft_wrap=True)
+        say(f"The results: {path}")

@@ -1,24 +1,45 @@
-"""Which of a run's protocols agree with the truth, as a table."""
+"""`assay trust`: do the protocols of a run order the methods as the truth does?"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from assay.commands.arguments import JsonOption
+from assay.commands.terminal import console
 from assay.errors import InputError
-from assay.ranking.trust import FEW_METHODS, NO_ORDER, TrustRow
-from assay.results import load
+
+if TYPE_CHECKING:
+    from assay.ranking.trust import TrustRow
+
+
+def trust(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders of runs with a protocol that knows the truth.")
+    ],
+    truth: Annotated[
+        str | None, typer.Option(help="The protocol that knows the truth, where there are several.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far each protocol orders the methods as the truth does."""
+    print_trust(console, folders, truth, as_json)
 
 
 def print_trust(
     console: Console, folders: Sequence[Path], truth: str | None, as_json: bool
 ) -> None:
-    """Print how far each protocol orders the methods as the truth does, where it is known."""
+    """How far each protocol orders the methods as the truth does, where it is known."""
+    from assay.ranking.trust import NO_ORDER
+    from assay.results import load
+
     several = len(folders) > 1
     rows: list[tuple[str, TrustRow]] = []  # with the folder, where there are several
     for folder in folders:
@@ -43,6 +64,8 @@ def _table_key(run: str, row: TrustRow) -> tuple[str, ...]:
 
 
 def _print_table(console: Console, key: tuple[str, ...], rows: Sequence[TrustRow]) -> None:
+    from assay.ranking.trust import FEW_METHODS
+
     where = ", ".join(dict.fromkeys(part for part in key[:-1] if part))
     title = (
         f"{where}: order of {len(rows[0].methods)} methods compared with that by {rows[0].truth}"

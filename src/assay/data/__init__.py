@@ -1,1 +1,1 @@
-"""Samples: tensors in memory, parquet files, packaged photographs."""
+"""Samples: tensors in memory, folders and tables of images or texts, packaged photographs."""

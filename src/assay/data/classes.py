@@ -1,4 +1,4 @@
-"""Class numbers: the classes of a dataset found by name among those of a model."""
+"""Class numbers: the classes of a dataset matched by name with those of a model."""
 
 import hashlib
 import re
@@ -9,16 +9,16 @@ from assay.errors import InputError, unknown
 from assay.types import Dataset, Model, Sample
 
 CURE = (
-    "Class numbers begin at 0. Say the order of the model's outputs: `classes` of the model or the "
-    "folder, on the command line `--classes`."
+    "Class numbers begin at 0. Give the classes in the order of the model's outputs: `classes` of "
+    "the model or the folder, on the command line `--classes`."
 )
 
 
 def agree(dataset: Dataset, models: Mapping[str, Model]) -> Dataset:
-    """The dataset with its classes numbered as the models that will see it number them.
+    """The dataset with its classes numbered as the models number them.
 
-    Numbers that were given are left alone. Names are looked up among the classes of the models;
-    where no model names its classes, names count in alphabetical order, or as the dataset declares
+    Numbers that the data give stay. Names are looked up among the class names of the models; where
+    no model names its classes, they are numbered in alphabetical order, or as the dataset declares
     them. `note` says which.
 
     Raises:
@@ -26,39 +26,39 @@ def agree(dataset: Dataset, models: Mapping[str, Model]) -> Dataset:
     """
     if dataset.numbering == "given" or not dataset.classes:
         return dataset
-    found: dict[str, dict[int, int]] = {}
+    numberings: dict[str, dict[int, int]] = {}  # by model: from the dataset's numbers to its own
     for name, model in models.items():
-        if model.classes and not _counted(model.classes):
+        if model.classes and not _only_numbers(model.classes):
             places = _places(dataset, name, model.classes)
             if places is not None:
-                found[name] = places
-    for name, places in found.items():
-        first = next(iter(found))
-        if places != found[first]:
+                numberings[name] = places
+    for name, places in numberings.items():
+        first = next(iter(numberings))
+        if places != numberings[first]:
             raise InputError(
                 f"Models `{first}` and `{name}` have the classes of `{dataset.name}` in different "
                 f"orders, but its labels can follow only one. Run them one by one."
             )
-    if found:
-        named = " and ".join(f"`{name}`" for name in found)
-        return renumber(dataset, next(iter(found.values())), f"by the names in model {named}")
+    if numberings:
+        names = " and ".join(f"`{name}`" for name in numberings)
+        return renumber(dataset, next(iter(numberings.values())), f"by the names in model {names}")
     return _unmatched(dataset)
 
 
 def renumber(dataset: Dataset, places: Mapping[int, int], note: str) -> Dataset:
-    """The same samples with other class numbers; where they differ, it is another dataset."""
-    said = replace(dataset, note=f"class numbers: {note}", numbering="given")
+    """The same samples with other class numbers; where they differ, with another fingerprint."""
+    noted = replace(dataset, note=f"class numbers: {note}", numbering="given")
     if all(old == new for old, new in places.items()):
-        return said
+        return noted
     inner = dataset.fetch
 
     def fetch(sample: str) -> Sample:
-        read = inner(sample)
-        return read if read.label is None else replace(read, label=places[read.label])
+        before = inner(sample)
+        return before if before.label is None else replace(before, label=places[before.label])
 
     order = hashlib.sha256(f"{dataset.fingerprint}{sorted(places.items())}".encode())
     return replace(
-        said,
+        noted,
         fetch=fetch,
         classes={places[number]: name for number, name in dataset.classes.items()},
         labels={sample: places[label] for sample, label in dataset.labels.items()},
@@ -67,10 +67,10 @@ def renumber(dataset: Dataset, places: Mapping[int, int], note: str) -> Dataset:
 
 
 def look_up(names: Sequence[str], classes: Sequence[str], whose: str) -> list[set[int]]:
-    """For each name the classes it may mean: those spelled so, else those with a synonym in common.
+    """For each name its possible classes: those of equal spelling, else those that share a synonym.
 
-    Case does not count; blanks, underscores and hyphens are alike; synonyms stand between commas,
-    and the first counts most.
+    Case is ignored; blanks, underscores and hyphens are equal. Commas separate synonyms, and the
+    first synonym decides before the others.
 
     Raises:
         InputError: Two names mean the same class.
@@ -97,28 +97,29 @@ def one_each(names: Sequence[str], classes: Sequence[str], whose: str) -> list[i
     """The number of every name among `classes`.
 
     Raises:
-        InputError: A name is not there, or fits several.
+        InputError: A name is not among them, or fits several.
     """
     meant = look_up(names, classes, whose)
-    strange = [name for name, numbers in zip(names, meant, strict=True) if not numbers]
-    if strange:
-        none = "none" if len(strange) == len(names) else f"{len(names) - len(strange)}"
+    unknown_names = [name for name, numbers in zip(names, meant, strict=True) if not numbers]
+    if unknown_names:
+        known = len(names) - len(unknown_names)
         raise InputError(
             f"Expected the classes {_some(names)} to be among those of {whose} "
-            f"({_some(classes)}): {none} of {len(names)} are, `{strange[0]}` is not. {CURE}"
+            f"({_some(classes)}): {known or 'none'} of {len(names)} are, `{unknown_names[0]}` is "
+            f"not. {CURE}"
         )
     for name, numbers in zip(names, meant, strict=True):
         if len(numbers) > 1:
-            several = " and ".join(f"{n} (`{classes[n]}`)" for n in sorted(numbers))
+            several = " or ".join(f"{n} (`{classes[n]}`)" for n in sorted(numbers))
             raise InputError(f"`{name}` may be class {several} of {whose}. Rename it to one.")
     return [next(iter(numbers)) for numbers in meant]
 
 
 def class_number(name: str, dataset: Dataset, model: Model) -> int:
-    """The number of the class a suite explains by its name, as the model or the data call it.
+    """The number of the class that a suite explains by name, as the model or the data name it.
 
     Raises:
-        InputError: Nobody names classes, no class is called so, or several are.
+        InputError: Neither names classes, no class has the name, or several have it.
     """
     known = dict(enumerate(model.classes)) if model.classes else dict(dataset.classes)
     if not known:
@@ -131,7 +132,7 @@ def class_number(name: str, dataset: Dataset, model: Model) -> int:
     if not places:
         raise unknown("class to explain", name, ["label", "predicted", *names])
     if len(places) > 1:
-        several = " and ".join(f"{numbers[p]} (`{names[p]}`)" for p in sorted(places))
+        several = " or ".join(f"{numbers[p]} (`{names[p]}`)" for p in sorted(places))
         raise InputError(f"`target: {name}` may be class {several}. Give its number.")
     return numbers[next(iter(places))]
 
@@ -145,7 +146,7 @@ def check_target(target: int | str, model: str, outputs: int) -> None:
     if isinstance(target, int) and target >= outputs:
         raise InputError(
             f"Expected `target` to be below {outputs}, the number of classes of model `{model}`, "
-            f"got {target}. Classes count from 0."
+            f"got {target}. Class numbers begin at 0."
         )
 
 
@@ -172,23 +173,23 @@ def check_labels(dataset: Dataset, model: str, outputs: int) -> None:
 
 
 def _places(dataset: Dataset, model: str, classes: Sequence[str]) -> dict[int, int] | None:
-    """From the dataset's numbers to the model's; None where the names do not tell."""
+    """From the dataset's numbers to the model's; None where the names do not decide it."""
     numbers, names = list(dataset.classes), list(dataset.classes.values())
     whose = f"model `{model}`"
     if dataset.numbering == "sorted":
         return dict(zip(numbers, one_each(names, classes, whose), strict=True))
     meant = [
-        {number} if number in fits else fits  # two of one name: the declared number decides
+        {number} if number in fits else fits  # two classes of one name: the number decides
         for number, fits in zip(numbers, look_up(names, classes, whose), strict=True)
     ]
     if all(len(fits) == 1 for fits in meant):
         return {number: next(iter(fits)) for number, fits in zip(numbers, meant, strict=True)}
     moved = [name for n, name, fits in zip(numbers, names, meant, strict=True) if fits - {n}]
     if moved:
-        unknown = next(name for name, fits in zip(names, meant, strict=True) if len(fits) != 1)
+        unclear = next(name for name, fits in zip(names, meant, strict=True) if len(fits) != 1)
         raise InputError(
             f"Dataset `{dataset.name}` and {whose} order their classes differently (`{moved[0]}`), "
-            f"and the place of `{unknown}` cannot be told. {CURE}"
+            f"and the number of `{unclear}` is unclear. {CURE}"
         )
     return None
 
@@ -203,22 +204,22 @@ def _unmatched(dataset: Dataset) -> Dataset:
     if len(names) == 1:
         raise InputError(
             f"Expected several classes in `{dataset.name}`, found only `{names[0]}`: its number "
-            f"cannot be told. {CURE}"
+            f"is unclear. {CURE}"
         )
     return replace(dataset, note=f"class numbers: alphabetical order ({_some(names)})")
 
 
-def _counted(classes: Sequence[str]) -> bool:
-    """Whether the names are only the numbers, as where just their count was said."""
+def _only_numbers(classes: Sequence[str]) -> bool:
+    """Whether the names are only the numbers, as where only the count was given."""
     return all(name == str(number) for number, name in enumerate(classes))
 
 
 def _index(classes: Sequence[str], how: Callable[[str], list[str]]) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = {}
+    index: dict[str, set[int]] = {}
     for number, name in enumerate(classes):
         for key in how(name):
-            found.setdefault(key, set()).add(number)
-    return found
+            index.setdefault(key, set()).add(number)
+    return index
 
 
 def _key(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from assay.data.classes import one_each
+from assay.data.contents import is_csv_of_images, is_folder_of_images
 from assay.errors import InputError, PrerequisiteError
 from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
@@ -16,15 +17,15 @@ from assay.types import Dataset, Sample
 ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"}
 
 
-@dataset("image_folder", title="Folder of images")
+@dataset("image_folder", title="Folder of images", reads=is_folder_of_images)
 def image_folder(
     *, path: str, classes: tuple[str, ...] | None = None, name: str | None = None
 ) -> Dataset:
     """Images in one folder per class.
 
-    A class's number is its folder's place in `classes`, the order of the model's outputs; without
-    `classes`, its place among the names that the model has for its classes; where it has none, in
-    alphabetical order. Images that lie in no folder have no labels.
+    A class's number is its folder's position in `classes`, the order of the model's outputs.
+    Without `classes` it is the position among the class names of the model; where the model names
+    no classes, folders are numbered in alphabetical order. Images without a folder have no labels.
     """
     root = _folder(path)
     files = sorted(f for f in root.rglob("*") if f.suffix.lower() in ENDINGS and f.is_file())
@@ -34,39 +35,38 @@ def image_folder(
     loose = [f for f in files if f.parent == root]
     if loose and len(loose) < len(files):
         raise InputError(
-            f"Expected every image below `{root}` in a folder of its class, got `{loose[0].name}` "
-            f"beside the folders."
+            f"Expected every image below `{root}` in the folder of its class, got "
+            f"`{loose[0].name}` beside the folders."
         )
     if loose:
         return _dataset(name or root.name, files, None, {}, root)
     folders = [f.relative_to(root).parts[0] for f in files]
-    found = sorted(set(folders))
-    places = one_each(found, classes, "`classes`") if classes else list(range(len(found)))
-    numbers = dict(zip(found, places, strict=True))
+    own = sorted(set(folders))
+    places = one_each(own, classes, "`classes`") if classes else list(range(len(own)))
+    numbers = dict(zip(own, places, strict=True))
     labels = [numbers[folder] for folder in folders]
-    names = dict(enumerate(classes)) if classes else dict(enumerate(found))
-    made = _dataset(name or root.name, files, labels, names, root)
+    data = _dataset(name or root.name, files, labels, dict(enumerate(classes or own)), root)
     if classes:
-        return replace(made, note="class numbers: the places in the classes given")
-    return replace(made, numbering="sorted")
+        return replace(data, note="class numbers: the positions in `classes`")
+    return replace(data, numbering="sorted")
 
 
-@dataset("csv", title="CSV of images")
+@dataset("csv", title="CSV of images", reads=is_csv_of_images)
 def csv(
     *, path: str, image: str = "path", label: str = "label", name: str | None = None
 ) -> Dataset:
-    """A CSV file with a column of image paths (from the file's folder) and one of class numbers."""
+    """A CSV file with a column of image paths, relative to it, and one of class numbers."""
     file = Path(path).expanduser()
     if not file.is_file():
         raise PrerequisiteError(f"There is no file `{file}`.")
     with file.open(newline="", encoding="utf-8") as text:
         reader = csv_module.DictReader(text)
         columns, rows = reader.fieldnames or [], list(reader)
-    for wanted in (image, label):
-        if wanted not in columns:
+    for column in (image, label):
+        if column not in columns:
             raise InputError(
-                f"Expected a column `{wanted}` in `{file}`, found {', '.join(columns) or 'none'}. "
-                f"For texts, call theirs `text`."
+                f"Expected a column `{column}` in `{file}`, found {', '.join(columns) or 'none'}. "
+                f"If the file holds texts, name their column `text`."
             )
     labels = []
     for number, row in enumerate(rows, start=2):

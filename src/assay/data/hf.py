@@ -1,4 +1,4 @@
-"""Datasets as Hugging Face's `save_to_disk` writes them: Arrow streams and what they mean."""
+"""Datasets that Hugging Face's `save_to_disk` wrote: Arrow streams and their description."""
 
 import hashlib
 import json
@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from assay.data.contents import is_saved_dataset
 from assay.data.memory import row_ids
 from assay.data.parquet import check_image, decode, hash_file
 from assay.data.texts import number_labels, text_dataset
@@ -17,10 +18,10 @@ from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
 
 INFO, STATE, SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
-USUAL = ("test", "validation", "val")  # splits taken where none is named, the first that is there
+USUAL = ("test", "validation", "val")  # where no split is named, the first of these that exists
 
 
-@dataset("hf_dataset", title="Hugging Face dataset on disk")
+@dataset("hf_dataset", title="Hugging Face dataset on disk", reads=is_saved_dataset)
 def hf_dataset(
     *,
     path: str,
@@ -30,15 +31,15 @@ def hf_dataset(
     label: str | None = None,
     name: str | None = None,
 ) -> Dataset:
-    """Labelled images or texts of a folder that `datasets.save_to_disk` wrote.
+    """Labelled images or texts in a folder that `datasets.save_to_disk` wrote.
 
     Args:
         path: The folder, of one dataset or of several splits.
-        split: Which split; by default the only one, else `test` or `validation`.
-        image: The column of images; by default the one that is declared so.
+        split: The split; by default the only one, else `test` or `validation`.
+        image: The column of images; by default the one declared as images.
         text: The column of texts; by default the only one of strings, or `text`.
         label: The column of labels; by default the one declared as class label, or `label`.
-        name: What the dataset is called in tables; the folder's name and the split by default.
+        name: The dataset's name in tables; by default the folder's name and the split.
 
     Raises:
         PrerequisiteError: There is no such folder.
@@ -65,21 +66,27 @@ def hf_dataset(
     for column in filter(None, (image, text, label)):
         if column not in table.column_names:
             raise _no_column(column, table, folder)
-    called = name or (f"{root.name}_{split}" if split else root.name)
+    title = name or (f"{root.name}_{split}" if split else root.name)
     content = "\0".join([*map(hash_file, files), str(image or text), label])
     labels = table[label].to_pylist()
     if text:
-        made = text_dataset(called, table[text].to_pylist(), labels, label, folder, content)
+        data = text_dataset(title, table[text].to_pylist(), labels, label, folder, content)
     else:
-        made = _images(called, table[image], str(image), labels, label, folder, content)
+        data = _images(title, table[image], str(image), labels, label, folder, content)
     names = features.get(label, {}).get("names")
-    if names and made.numbering == "given":
-        return replace(made, classes=dict(enumerate(map(str, names))), numbering="declared")
-    return made
+    if names and data.numbering == "given":
+        return replace(data, classes=dict(enumerate(map(str, names))), numbering="declared")
+    return data
 
 
 def _images(
-    name: str, column: Any, image: str, labels: list[Any], label: str, folder: Path, content: str
+    name: str,
+    column: pa.ChunkedArray,
+    image: str,
+    labels: list[object],
+    label: str,
+    folder: Path,
+    content: str,
 ) -> Dataset:
     check_image(column.type, image, folder)
     numbers, classes = number_labels(labels, label, folder)
@@ -102,19 +109,19 @@ def _images(
     )
 
 
-def _split(splits: list[str], wanted: str | None, root: Path) -> str:
-    if wanted is not None:
-        if wanted not in splits:
-            raise unknown(f"split of `{root}`:", wanted, splits)
-        return wanted
-    usual = splits if len(splits) == 1 else [one for one in USUAL if one in splits]
+def _split(splits: list[str], named: str | None, root: Path) -> str:
+    if named is not None:
+        if named not in splits:
+            raise unknown(f"split of `{root}`:", named, splits)
+        return named
+    usual = splits if len(splits) == 1 else [split for split in USUAL if split in splits]
     if not usual:
         raise InputError(f"Expected `split` for `{root}`: it has {', '.join(splits) or 'none'}.")
     return usual[0]
 
 
-def _table(files: list[Path], folder: Path) -> Any:
-    """All rows, mapped into memory: what is not looked at is not read."""
+def _table(files: list[Path], folder: Path) -> pa.Table:
+    """All rows, mapped into memory: rows that are not used are not read."""
     if not files:
         raise InputError(f"Expected `{folder / STATE}` to name data files, found none.")
     parts = []
@@ -124,7 +131,7 @@ def _table(files: list[Path], folder: Path) -> Any:
         except (pa.ArrowException, OSError) as error:
             reason = str(error).strip().split("\n")[0]
             raise InputError(
-                f"Expected `{file}` to be a whole Arrow stream, but it cannot be read ({reason}). "
+                f"Expected `{file}` to be a whole Arrow stream, but it is unreadable ({reason}). "
                 f"Save the dataset again."
             ) from error
     table = pa.concat_tables(parts)
@@ -133,36 +140,38 @@ def _table(files: list[Path], folder: Path) -> Any:
     return table
 
 
-def _declared(features: Mapping[str, Any], kind: str) -> str | None:
-    """The column that is declared to be of a kind, if there is one only."""
-    found = [n for n, f in features.items() if isinstance(f, dict) and f.get("_type") == kind]
-    return found[0] if len(found) == 1 else None
+def _declared(features: Mapping[str, object], kind: str) -> str | None:
+    """The only column declared to be of a kind; None where there are none or several."""
+    columns = [n for n, f in features.items() if isinstance(f, dict) and f.get("_type") == kind]
+    return columns[0] if len(columns) == 1 else None
 
 
-def _strings(table: Any, folder: Path) -> str:
+def _strings(table: pa.Table, folder: Path) -> str:
+    """The column of texts, where none is named."""
     kinds = (pa.types.is_string, pa.types.is_large_string)
-    found = [f.name for f in table.schema if any(kind(f.type) for kind in kinds)]
-    if len(found) == 1 or "text" in found:
-        return "text" if "text" in found else found[0]
+    columns = [f.name for f in table.schema if any(kind(f.type) for kind in kinds)]
+    if len(columns) == 1 or "text" in columns:
+        return "text" if "text" in columns else columns[0]
     raise _no_column("text", table, folder)
 
 
-def _no_column(column: str, table: Any, folder: Path) -> InputError:
+def _no_column(column: str, table: pa.Table, folder: Path) -> InputError:
     return InputError(
         f"Expected a column `{column}` in `{folder}`, found {', '.join(table.column_names)}. "
-        f"Say which to take with `image` or `text`, and `label`."
+        f"Name the columns with `image` or `text`, and `label`."
     )
 
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        read = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
-            f"Expected `{file.parent}` to be written by `save_to_disk`: there is no `{file.name}`."
+            f"Expected `{file.parent}` to be written by `save_to_disk`, but it has no "
+            f"`{file.name}`."
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"Expected JSON in `{file}`: {error}.") from error
-    if not isinstance(read, dict):
-        raise InputError(f"Expected an object in `{file}`, got {type(read).__name__}.")
-    return read
+    if not isinstance(content, dict):
+        raise InputError(f"Expected an object in `{file}`, got {type(content).__name__}.")
+    return content

@@ -1,10 +1,11 @@
-"""Samples that are already model inputs: tensors, arrays, any map-style torch dataset."""
+"""Samples in memory: tensors and arrays that are model inputs, texts, map-style torch datasets."""
 
 import hashlib
 from collections.abc import Mapping, Sequence, Sized
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
@@ -13,26 +14,27 @@ from torch.utils.data import TensorDataset
 from assay.errors import InputError
 from assay.types import Dataset, Sample
 
+TensorOrArray = Tensor | npt.NDArray[np.generic] | np.generic
 TOKENS_CURE = "Give token ids and `assay.model(net, tokens=assay.Tokens(pad=...))`"
 
 
 def as_dataset(
-    data: Any, name: str = "data", *, tokens: bool = False, embeds: bool = False
+    data: object, name: str = "data", *, tokens: bool = False, embeds: bool = False
 ) -> Dataset:
-    """A dataset of what is at hand.
+    """A dataset from tensors, arrays, texts or a torch dataset.
 
     Args:
         data: `(X, y)` or `(X, y, truth)`, tensors or arrays, with X the model's inputs `[N, ...]`,
             y the class numbers `[N]` or None, and truth one map per sample `[N, *map_shape]`; a
             map-style torch dataset of such samples, which is read once in full; a list of texts
             as X; or a `Dataset`.
-        name: What the dataset is called in tables.
+        name: The dataset's name in tables.
         tokens: Whether whole numbers in X are token ids `[N, T]`.
-        embeds: Whether the network looks words up, so that whole numbers without `tokens` are a
-            slip: as floats they would mean nothing to it.
+        embeds: Whether the network has an embedding of words. Whole numbers without `tokens` are
+            then refused: they are token ids, which must not become floats.
 
     Raises:
-        InputError: The data is none of these, empty, or not fit to be a model's input.
+        InputError: The data is none of these, empty, or cannot be a model's input.
     """
     if isinstance(data, Dataset):
         return data
@@ -44,13 +46,13 @@ def as_dataset(
         got = type(data).__name__
         if isinstance(data, tuple | list):
             got += f" of {len(data)}"
-        if isinstance(getattr(data, "dataset", None), Dataset):  # an environment, which comes later
+        if isinstance(getattr(data, "dataset", None), Dataset):  # an `Environment`
             raise InputError(
                 f"Expected the samples of {data!r}, got the environment itself. Give "
                 f"`env.model, env.dataset`."
             )
         raise InputError(
-            f"Expected `{name}` to be (X, y), (X, y, truth), a torch dataset or a "
+            f"Expected `{name}` to be (X, y), (X, y, truth), a torch dataset or an "
             f"`assay.types.Dataset`, got {got}. Without labels, give (X, None)."
         )
     if _texts(data[0]):
@@ -81,8 +83,8 @@ def as_dataset(
     )
 
 
-def of_texts(texts: list[str], labels: Any, name: str) -> Dataset:
-    """Texts with class numbers, or None."""
+def of_texts(texts: list[str], labels: object, name: str) -> Dataset:
+    """A dataset of texts; `labels` are class numbers, or None."""
     ids = row_ids(len(texts))
     known = None if labels is None else _labels(labels, len(texts), name)
     by_id = dict(zip(ids, texts, strict=True))
@@ -100,19 +102,21 @@ def of_texts(texts: list[str], labels: Any, name: str) -> Dataset:
     )
 
 
-def _texts(given: Any) -> bool:
+def _texts(value: object) -> bool:
     return (
-        isinstance(given, list | tuple) and bool(given) and all(isinstance(t, str) for t in given)
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(t, str) for t in value)
     )
 
 
 def row_ids(n: int) -> tuple[str, ...]:
-    """Row numbers as ids, padded to one length so that they sort as they count."""
+    """Row numbers as ids, padded to one length so that they sort by number."""
     width = max(4, len(str(n - 1)))
     return tuple(f"{row:0{width}d}" for row in range(n))
 
 
-def _read(data: TorchDataset[Any], name: str) -> tuple[Tensor, list[Any] | None, Tensor | None]:
+def _read(
+    data: TorchDataset[object], name: str
+) -> tuple[Tensor, list[object] | None, Tensor | None]:
     """All samples of a torch dataset, stacked."""
     if not isinstance(data, Sized) or not hasattr(data, "__getitem__"):
         raise InputError(
@@ -139,14 +143,14 @@ def _read(data: TorchDataset[Any], name: str) -> tuple[Tensor, list[Any] | None,
     )
 
 
-def _row(row: Any, number: int, name: str) -> tuple[Tensor, Any, Tensor | None]:
+def _row(row: object, number: int, name: str) -> tuple[Tensor, object, Tensor | None]:
     if not isinstance(row, tuple | list) or len(row) not in (2, 3) or not _is_array(row[0]):
         got = type(row).__name__
         if isinstance(row, tuple | list):
             got = f"({', '.join(type(part).__name__ for part in row)})"
         raise InputError(
-            f"Expected sample {number} of `{name}` to be (tensor, label), got {got}. Give the "
-            f"dataset the transform that makes the model's inputs."
+            f"Expected sample {number} of `{name}` to be (tensor, label), got {got}. Add the "
+            f"transform that makes the model's inputs to the dataset."
         )
     label = row[1]
     if _is_array(label) and torch.as_tensor(label).numel() == 1:
@@ -155,7 +159,7 @@ def _row(row: Any, number: int, name: str) -> tuple[Tensor, Any, Tensor | None]:
     return torch.as_tensor(row[0]), label, truth
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> TypeGuard[TensorOrArray]:
     return isinstance(value, Tensor | np.ndarray | np.generic)
 
 
@@ -163,14 +167,14 @@ def _shape(value: Tensor | None) -> str:
     return "none" if value is None else str(tuple(value.shape))
 
 
-def _inputs(given: Any, name: str, tokens: bool, embeds: bool) -> Tensor:
-    """A copy of X as floats: what is scored is what was hashed."""
-    if isinstance(given, Mapping):
+def _inputs(value: object, name: str, tokens: bool, embeds: bool) -> Tensor:
+    """A copy of X as floats: a later change of X changes neither scores nor hash."""
+    if isinstance(value, Mapping):
         raise InputError(
-            f"Expected X of `{name}` to be one tensor, got {type(given).__name__} of "
-            f"{', '.join(map(str, given))}. {TOKENS_CURE}: the attention mask is made from `pad`."
+            f"Expected X of `{name}` to be one tensor, got {type(value).__name__} of "
+            f"{', '.join(map(str, value))}. {TOKENS_CURE}: the attention mask is made from `pad`."
         )
-    tensor = _tensor(given, f"X of `{name}`")
+    tensor = _tensor(value, f"X of `{name}`")
     if tokens:
         if tensor.is_floating_point() or tensor.ndim != 2:
             raise InputError(
@@ -182,12 +186,12 @@ def _inputs(given: Any, name: str, tokens: bool, embeds: bool) -> Tensor:
         raise InputError(
             f"X of `{name}` looks like token ids: {tensor.dtype} of shape {tuple(tensor.shape)} "
             f"for a network with an nn.Embedding. {TOKENS_CURE}, or `X.float()` where they are "
-            f"no ids."
+            f"not ids."
         )
     if tensor.dtype == torch.uint8:
         raise InputError(
             f"Expected X of `{name}` to be model inputs, got uint8. Give floats, normalised as "
-            f"the model expects them, e.g. `(X / 255 - mean) / std`."
+            f"the model expects them, such as `(X / 255 - mean) / std`."
         )
     if tensor.ndim < 2:
         raise InputError(
@@ -198,18 +202,18 @@ def _inputs(given: Any, name: str, tokens: bool, embeds: bool) -> Tensor:
             f"Expected dataset `{name}` to hold samples, got none: X has the shape "
             f"{tuple(tensor.shape)}."
         )
-    chosen = isinstance(given, Tensor) and tensor.is_floating_point()  # float64 by intent
-    return tensor if chosen else tensor.float()
+    intended = isinstance(value, Tensor) and tensor.is_floating_point()  # such as float64
+    return tensor if intended else tensor.float()
 
 
-def _tensor(given: Any, what: str) -> Tensor:
+def _tensor(value: object, what: str) -> Tensor:
     """A copy on the CPU."""
-    if isinstance(given, Tensor):
-        tensor = given.detach().cpu().clone()
+    if isinstance(value, Tensor):
+        tensor = value.detach().cpu().clone()
     else:
-        array = np.array(given) if isinstance(given, np.ndarray | Sequence) else None
+        array = np.array(value) if isinstance(value, np.ndarray | Sequence) else None
         if array is None or array.dtype.kind not in "biuf":
-            got = type(given).__name__ if array is None else f"{array.dtype}"
+            got = type(value).__name__ if array is None else f"{array.dtype}"
             raise InputError(
                 f"Expected {what} to be numbers, got {got}. Give a tensor or an array."
             )
@@ -229,10 +233,10 @@ def _check_finite(values: Tensor, what: str, ids: Sequence[str]) -> None:
         )
 
 
-def _labels(given: Any, n: int, name: str) -> list[int]:
-    if isinstance(given, Sequence) and any(label is None for label in given):
+def _labels(value: object, n: int, name: str) -> list[int]:
+    if isinstance(value, Sequence) and any(label is None for label in value):
         raise InputError(f"Expected y of `{name}` to be class numbers for all samples or None.")
-    tensor = _tensor(given, f"y of `{name}`")
+    tensor = _tensor(value, f"y of `{name}`")
     if tensor.ndim != 1 or len(tensor) != n:
         raise InputError(
             f"Expected y of `{name}` to hold one class number for each of the {n} samples of X, "
@@ -253,8 +257,8 @@ def _labels(given: Any, n: int, name: str) -> list[int]:
     return labels
 
 
-def _truth(given: Any, inputs: Tensor, name: str, ids: Sequence[str]) -> Tensor:
-    truth = _tensor(given, f"truth of `{name}`").float()
+def _truth(value: object, inputs: Tensor, name: str, ids: Sequence[str]) -> Tensor:
+    truth = _tensor(value, f"truth of `{name}`").float()
     shape = inputs.shape[1:] if inputs.ndim == 2 else inputs.shape[2:]
     expected = (len(inputs), *shape)
     if tuple(truth.shape) != expected:

@@ -1,4 +1,4 @@
-"""Images in a parquet file, as Hugging Face stores them: a struct of bytes and path, a label."""
+"""Images in a parquet file as Hugging Face stores them: a struct of bytes and path, a label."""
 
 import contextlib
 import hashlib
@@ -6,32 +6,33 @@ import io
 import json
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from assay.data.contents import is_parquet_of_images
 from assay.data.memory import row_ids
 from assay.errors import InputError, PrerequisiteError
 from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
 
+EncodedImage = bytes | Mapping[str, bytes | None] | None  # the cell of a table
 CACHE_BYTES = 256 * 2**20  # encoded images kept in memory
 
 
-@dataset("parquet", title="Images in a parquet file")
+@dataset("parquet", title="Images in a parquet file", reads=is_parquet_of_images)
 def parquet(
     *, path: str, name: str | None = None, image: str = "image", label: str = "label"
 ) -> Dataset:
-    """Labelled images of one parquet file, read as they are asked for.
+    """Labelled images of one parquet file, read when they are needed.
 
     Args:
         path: The file.
-        name: What the dataset is called in tables; the file's own name by default.
+        name: The dataset's name in tables; by default the file's.
         image: The column of images: encoded bytes, or a struct with a field `bytes`.
         label: The column of class numbers.
 
@@ -42,7 +43,7 @@ def parquet(
     file = Path(path).expanduser()
     if not file.is_file():
         raise PrerequisiteError(
-            f"Expected a parquet file at `{file}`, found none. Check the path or fetch the file."
+            f"Expected a parquet file at `{file}`, found none. Check the path, or get the file."
         )
     with opened(file) as source:
         schema = source.schema_arrow
@@ -50,7 +51,7 @@ def parquet(
             if column not in schema.names:
                 raise InputError(
                     f"Expected a column `{column}` in `{file}`, found {', '.join(schema.names)}. "
-                    f"Say which to take with `image=` and `label=`."
+                    f"Name the columns with `image=` and `label=`."
                 )
         check_image(schema.field(image).type, image, file)
         labels = _labels(source, label, file)
@@ -69,12 +70,12 @@ def parquet(
 
 
 class _Rows:
-    """Rows on demand: a row group is read when one of its rows is; the latest stay in memory."""
+    """Rows on demand: a row group is read with its first row, and the latest stay in memory."""
 
     def __init__(self, path: Path, column: str, labels: list[int], starts: list[int]) -> None:
         self.path, self.column, self.labels = path, column, labels
         self.starts = starts  # the first row of every row group, then the number of rows
-        self.groups: OrderedDict[int, Any] = OrderedDict()
+        self.groups: OrderedDict[int, pa.ChunkedArray] = OrderedDict()
 
     def __call__(self, sample: str) -> Sample:
         row = int(sample)
@@ -82,11 +83,11 @@ class _Rows:
         cell = self._group(group)[row - self.starts[group]].as_py()
         return Sample(input=decode(cell, row, self.path), label=self.labels[row])
 
-    def _group(self, group: int) -> Any:
+    def _group(self, group: int) -> pa.ChunkedArray:
         if group not in self.groups:
             with opened(self.path) as source:
-                read = source.read_row_group(group, columns=[self.column])
-            self.groups[group] = read[self.column]
+                table = source.read_row_group(group, columns=[self.column])
+            self.groups[group] = table[self.column]
             while len(self.groups) > 1 and self._bytes() > CACHE_BYTES:
                 self.groups.popitem(last=False)
         self.groups.move_to_end(group)
@@ -96,13 +97,13 @@ class _Rows:
         return sum(group.nbytes for group in self.groups.values())
 
 
-def decode(cell: Any, row: int, path: Path) -> Image.Image:
+def decode(cell: EncodedImage, row: int, path: Path) -> Image.Image:
     """The image in a cell: encoded bytes, or a struct that holds them.
 
     Raises:
-        InputError: There are no bytes, or they are no image.
+        InputError: There are no bytes, or they are not an image.
     """
-    raw = cell.get("bytes") if isinstance(cell, dict) else cell
+    raw = cell.get("bytes") if isinstance(cell, Mapping) else cell
     if not raw:
         raise InputError(
             f"Expected image bytes in row {row} of `{path}`, got none. Write the images "
@@ -114,13 +115,13 @@ def decode(cell: Any, row: int, path: Path) -> Image.Image:
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(
             f"Expected a readable image in row {row} of `{path}`, got {len(raw)} bytes "
-            f"that are none ({type(error).__name__}). Repair or drop that row."
+            f"that are not one ({type(error).__name__}). Repair or drop that row."
         ) from error
     return picture
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
     """The open file; whatever cannot be read becomes an error that names it."""
     try:
         with pq.ParquetFile(path) as source:
@@ -133,7 +134,7 @@ def opened(path: Path) -> Iterator[Any]:
         ) from error
 
 
-def check_image(kind: Any, column: str, path: Path) -> None:
+def check_image(kind: pa.DataType, column: str, path: Path) -> None:
     """Refuse a column whose type cannot hold encoded images."""
     if pa.types.is_struct(kind):
         fields = [kind.field(i).name for i in range(kind.num_fields)]
@@ -145,7 +146,7 @@ def check_image(kind: Any, column: str, path: Path) -> None:
         )
 
 
-def _labels(source: Any, column: str, path: Path) -> list[int]:
+def _labels(source: pq.ParquetFile, column: str, path: Path) -> list[int]:
     kind = source.schema_arrow.field(column).type
     if not pa.types.is_integer(kind):
         raise InputError(
@@ -166,7 +167,7 @@ def check_numbers(labels: list[int | None], column: str, path: Path) -> list[int
     return [value for value in labels if value is not None]
 
 
-def _declared(schema: Any, label: str) -> dict[int, str]:
+def _declared(schema: pa.Schema, label: str) -> dict[int, str]:
     """The class names in the metadata that Hugging Face writes, if they are there."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
@@ -175,7 +176,7 @@ def _declared(schema: Any, label: str) -> dict[int, str]:
         return {}
 
 
-def _named(source: Any, schema: Any, labels: list[int]) -> dict[int, str]:
+def _named(source: pq.ParquetFile, schema: pa.Schema, labels: list[int]) -> dict[int, str]:
     """The class names of a column `name`, if every class has one and only one."""
     if "name" not in schema.names or not pa.types.is_string(schema.field("name").type):
         return {}

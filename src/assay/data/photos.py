@@ -1,4 +1,4 @@
-"""Labelled photographs that two packages carry in their wheels, alone and as mosaics of four."""
+"""Labelled photographs from two installed packages, alone and as mosaics of four."""
 
 import functools
 import hashlib
@@ -76,10 +76,10 @@ def photo_mosaics(*, seed: int = 0) -> Dataset:
     """Each photograph once as the target, in one quadrant of a mosaic with three of other classes.
 
     The truth is the target's quadrant. The quadrants are used equally often. A network that crops
-    the centre cuts the outer edges of the canvas, and the truth is cut with it.
+    the centre cuts the outer edges of the mosaic, and the truth is cut with it.
 
     Args:
-        seed: Which neighbours and which quadrant each target is given.
+        seed: Decides the neighbours and the quadrant of each target.
     """
     album = _album()
     layouts = {f"mosaic_{photo}": _layout(photo, album, seed) for photo in album}
@@ -135,7 +135,7 @@ def _mosaic(
 
 
 def _square(image: Image.Image) -> Image.Image:
-    """The largest centred square, as large as a tile."""
+    """The largest centred square, resized to a tile."""
     side = min(image.size)
     left, top = ((length - side) // 2 for length in image.size)
     square = image.crop((left, top, left + side, top + side))
@@ -149,18 +149,18 @@ def _open(path: Path) -> Image.Image:
 
 @functools.cache
 def _album() -> dict[str, Photo]:
-    """The photographs by id, where the installed packages keep them."""
-    found = {}
+    """The photographs by id."""
+    album = {}
     for path in sorted(_folder("foolbox").glob("imagenet_[0-9][0-9]_*.jpg")):
-        found[path.stem] = Photo(path.stem, path, int(path.stem.split("_")[2]))
-    if not found:
+        album[path.stem] = Photo(path.stem, path, int(path.stem.split("_")[2]))
+    if not album:
         raise _missing("foolbox", "imagenet_NN_LABEL.jpg")
     for name, label in SCENES.items():
         path = _folder("skimage") / f"{name}.png"
         if not path.is_file():
             raise _missing("scikit-image", path.name)
-        found[name] = Photo(name, path, label)
-    return found
+        album[name] = Photo(name, path, label)
+    return album
 
 
 def _folder(package: str) -> Path:
@@ -169,7 +169,7 @@ def _folder(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         distribution = {"skimage": "scikit-image"}.get(package, package)
         raise PrerequisiteError(
-            f"The photographs lie in the package `{distribution}`, which is not installed. "
+            f"The photographs are in the package `{distribution}`, which is not installed. "
             f'Run `pip install "assay[demo]"`.'
         )
     return Path(spec.submodule_search_locations[0]) / "data"
@@ -177,7 +177,7 @@ def _folder(package: str) -> Path:
 
 def _missing(package: str, file: str) -> PrerequisiteError:
     return PrerequisiteError(
-        f"Expected the installed package `{package}` to carry `{file}`, found no such file. "
+        f"Expected the installed package `{package}` to contain `{file}`, found no such file. "
         f'Run `pip install --force-reinstall "assay[demo]"`.'
     )
 

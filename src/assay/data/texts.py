@@ -1,4 +1,4 @@
-"""Texts with labels in a table: CSV, TSV, JSON lines or parquet."""
+"""Labelled texts in a table: CSV, TSV, JSON lines or parquet."""
 
 import csv
 import hashlib
@@ -6,29 +6,32 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from assay.data.contents import is_table_of_texts
 from assay.data.memory import of_texts
 from assay.data.parquet import check_numbers, hash_file, opened
 from assay.errors import InputError, PrerequisiteError, unknown
 from assay.plugins.registry import dataset
 from assay.types import Dataset
 
+TextAndLabel = tuple[str, str]  # the two columns that are read
+TableReader = Callable[[Path, TextAndLabel], list[tuple[object, ...]]]
 
-@dataset("texts", title="Table of texts")
+
+@dataset("texts", title="Table of texts", reads=is_table_of_texts)
 def texts(
     *, path: str, text: str = "text", label: str = "label", name: str | None = None
 ) -> Dataset:
     """Labelled texts of one .csv, .tsv, .jsonl or .parquet file.
 
-    Labels are class numbers, or names: a name's number is its place among the names that the model
-    has for its classes; where it has none, in alphabetical order.
+    Labels are class numbers or names. A name's number is its position among the class names of the
+    model; where the model names no classes, names are numbered in alphabetical order.
 
     Args:
-        path: The file; its ending says how it is read.
+        path: The file; its ending decides how it is read.
         text: The column of texts.
         label: The column of class numbers or names.
-        name: What the dataset is called in tables; the file's own name by default.
+        name: The dataset's name in tables; by default the file's.
 
     Raises:
         PrerequisiteError: There is no such file.
@@ -48,39 +51,50 @@ def texts(
 
 
 def text_dataset(
-    name: str, texts: Sequence[Any], labels: Sequence[Any], column: str, file: Path, content: str
+    name: str,
+    texts: Sequence[object],
+    labels: Sequence[object],
+    column: str,
+    file: Path,
+    content: str,
 ) -> Dataset:
-    """Texts and their labels as a dataset; `content` tells it from others.
+    """Texts and their labels as a dataset, identified by `content`.
 
     Raises:
         InputError: A text is missing, or a label is neither a class number nor a name.
     """
-    for row, one in enumerate(texts):
-        if not isinstance(one, str) or not one.strip():
-            raise InputError(f"Expected a text in row {row} of `{file}`, got {one!r}.")
+    checked = [_text(text, row, file) for row, text in enumerate(texts)]
     numbers, classes = number_labels(labels, column, file)
     return replace(
-        of_texts(list(texts), numbers, name),
+        of_texts(checked, numbers, name),
         fingerprint=hashlib.sha256(content.encode()).hexdigest()[:16],
         classes=classes,
         numbering="sorted" if classes else "given",
     )
 
 
+def _text(value: object, row: int, file: Path) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"Expected a text in row {row} of `{file}`, got {value!r}.")
+    return value
+
+
 def number_labels(
-    labels: Sequence[Any], column: str, file: Path
+    labels: Sequence[object], column: str, file: Path
 ) -> tuple[list[int], dict[int, str]]:
-    """Class numbers, and the names they stand for where the labels are names."""
-    wrong = [row for row, one in enumerate(labels) if one is None or str(one).strip() == ""]
-    if wrong:
+    """Class numbers, and their names where the labels are names."""
+    unlabelled = [
+        row for row, label in enumerate(labels) if label is None or str(label).strip() == ""
+    ]
+    if unlabelled:
         raise InputError(
             f"Expected a label in every row of column `{column}` of `{file}`, got none in row "
-            f"{wrong[0]} ({len(wrong)} such rows). Drop unlabelled rows."
+            f"{unlabelled[0]} ({len(unlabelled)} such rows). Drop unlabelled rows."
         )
-    words = [str(one).strip() for one in labels]
+    words = [str(label).strip() for label in labels]
     if all(word.removeprefix("-").isdecimal() for word in words):
         return check_numbers([int(word) for word in words], column, file), {}
-    if any(isinstance(one, float | bool) for one in labels):
+    if any(isinstance(label, float | bool) for label in labels):
         raise InputError(
             f"Expected class numbers or names in column `{column}` of `{file}`, got {labels[0]!r}."
         )
@@ -89,21 +103,21 @@ def number_labels(
     return [places[word] for word in words], dict(enumerate(names))
 
 
-def _separated(by: str) -> Callable[[Path, tuple[str, str]], list[tuple[Any, ...]]]:
-    def read(file: Path, wanted: tuple[str, str]) -> list[tuple[Any, ...]]:
+def _separated(by: str) -> TableReader:
+    def read(file: Path, columns: TextAndLabel) -> list[tuple[object, ...]]:
         try:
             with file.open(newline="", encoding="utf-8-sig") as content:
                 reader = csv.DictReader(content, delimiter=by)
-                _check_columns(wanted, list(reader.fieldnames or ()), file)
-                return [tuple(row[column] for column in wanted) for row in reader]
+                _check_columns(columns, list(reader.fieldnames or ()), file)
+                return [tuple(row[column] for column in columns) for row in reader]
         except (UnicodeDecodeError, csv.Error) as error:
             raise InputError(f"Expected `{file}` to be a table in UTF-8: {error}.") from error
 
     return read
 
 
-def _lines(file: Path, wanted: tuple[str, str]) -> list[tuple[Any, ...]]:
-    rows = []
+def _lines(file: Path, columns: TextAndLabel) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -117,28 +131,28 @@ def _lines(file: Path, wanted: tuple[str, str]) -> list[tuple[Any, ...]]:
             raise InputError(f"Expected JSON in line {number} of `{file}`: {error}.") from error
         if not isinstance(row, dict):
             raise InputError(f"Expected an object in line {number} of `{file}`, got {row!r}.")
-        _check_columns(wanted, list(row), file)
-        rows.append(tuple(row[column] for column in wanted))
+        _check_columns(columns, list(row), file)
+        rows.append(tuple(row[column] for column in columns))
     return rows
 
 
-def _parquet(file: Path, wanted: tuple[str, str]) -> list[tuple[Any, ...]]:
+def _parquet(file: Path, columns: TextAndLabel) -> list[tuple[object, ...]]:
     with opened(file) as source:
-        _check_columns(wanted, source.schema_arrow.names, file)
-        read = source.read(columns=list(wanted))
-        return list(zip(*(read[column].to_pylist() for column in wanted), strict=True))
+        _check_columns(columns, source.schema_arrow.names, file)
+        table = source.read(columns=list(columns))
+        return list(zip(*(table[column].to_pylist() for column in columns), strict=True))
 
 
-def _check_columns(wanted: Sequence[str], found: Sequence[str], file: Path) -> None:
-    for column in wanted:
-        if column not in found:
+def _check_columns(columns: TextAndLabel, existing: Sequence[str], file: Path) -> None:
+    for column in columns:
+        if column not in existing:
             raise InputError(
-                f"Expected a column `{column}` in `{file}`, found {', '.join(found) or 'none'}. "
-                f"Say which to take with `text` and `label`."
+                f"Expected a column `{column}` in `{file}`, found {', '.join(existing) or 'none'}. "
+                f"Name the columns with `text` and `label`."
             )
 
 
-_READERS: dict[str, Callable[[Path, tuple[str, str]], list[tuple[Any, ...]]]] = {
+_READERS: dict[str, TableReader] = {
     ".csv": _separated(","),
     ".tsv": _separated("\t"),
     ".jsonl": _lines,

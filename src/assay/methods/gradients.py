@@ -17,7 +17,7 @@ from assay.methods.outputs import Output as Output
 from assay.methods.outputs import explained as explained
 from assay.methods.promises import completeness, difference, gap
 from assay.plugins.option_types import Count, Options
-from assay.plugins.registry import Passes, Promise, describe, method
+from assay.plugins.registry import Passes, Promise, describe, get, method, pick
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 
@@ -103,10 +103,11 @@ def input_x_gradient(model: Model, batch: Batch, *, output: Output = "logit") ->
 def starting_point(model: Model, batch: Batch, baseline: FillChoice, x: Tensor) -> Tensor:
     """Where the path to x begins: a fill at every position.
 
-    `zero` is zero in the space of the gradients, for word embeddings too.
+    A constant is that number where the gradients are taken, so for word embeddings as well.
     """
-    if isinstance(baseline, str) and baseline == "zero":
-        return torch.zeros_like(x)
+    constant = None if isinstance(baseline, Tensor) else get("fill", pick(baseline)[0]).constant
+    if constant is not None:
+        return torch.full_like(x, constant)
     return model.continuous(all_absent(batch, baseline))
 
 

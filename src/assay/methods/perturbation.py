@@ -13,20 +13,18 @@ from assay.engine.engine import Engine, intervention
 from assay.errors import InputError
 from assay.methods.gradients import Output
 from assay.plugins.option_types import Count, InnerShare, Options
-from assay.plugins.registry import Passes, get, method, pick
+from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 from assay.units.absent import each
-from assay.units.features import Features, UnitsChoice, make_units
+from assay.units.features import Features, UnitsChoice, known_count, make_units
 
 Spread = Literal["full", "share"]
 
 
 def _one_row_a_cell(options: Options) -> Passes:
-    name, chosen = pick(options["units"])
-    if name != "grid":
-        return Passes(forward=None, by="units")
-    return Passes(forward=get("units", "grid").configure(chosen)["side"] ** 2)
+    count = known_count(options["units"])
+    return Passes(forward=count, by="units" if count is None else "")
 
 
 @method(

@@ -57,7 +57,14 @@ def _hash(path: str, changed: int, size: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
-@method("maps", settle=_known_by_content, family="elsewhere", title="Maps of a file")
+@method(
+    "maps",
+    reads=lambda path: path.suffix.lower() in ENDINGS,
+    only_looks_up=True,
+    settle=_known_by_content,
+    family="elsewhere",
+    title="Maps of a file",
+)
 def maps(model: Model, batch: Batch, *, path: str, maps_hash: str = "") -> Tensor:
     """Maps computed elsewhere: by another library, in another language, by a paper's own code.
 

@@ -20,11 +20,11 @@ from assay.engine.engine import Engine, intervention
 from assay.methods.gradients import Output
 from assay.methods.perturbation import Spread, painted
 from assay.plugins.option_types import Options
-from assay.plugins.registry import Passes, get, method, pick
+from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice
 from assay.types import Batch, Model
 from assay.units.absent import Absent, listed
-from assay.units.features import Features, UnitsChoice, make_units
+from assay.units.features import Features, UnitsChoice, known_count, make_units
 
 CELLS = 7  # per side by default, about as many as LIME's segments
 
@@ -139,11 +139,10 @@ def _least_squares(design: Tensor, target: Tensor, ridge: float = 0.0) -> Tensor
 
 def _sets_asked(options: Options) -> Passes:
     """The number of sets; the clean response is already known."""
-    name, chosen = pick(options["units"] or {"grid": {"side": CELLS}})
-    if name != "grid":
+    count = known_count(options["units"] or {"grid": {"side": CELLS}})
+    if count is None:
         return Passes(forward=None, by="units")
-    side = get("units", "grid").configure(chosen)["side"]
-    return Passes(forward=_Game(side**2, options["samples"]).sets + 1)
+    return Passes(forward=_Game(count, options["samples"]).sets + 1)
 
 
 @method(

@@ -12,7 +12,7 @@ from torch import Tensor
 from assay.methods.gradients import gradients
 from assay.plan.forecast import Forecast
 from assay.plan.plan import Plan
-from assay.removal import IMPUTING, imputes, make_removal
+from assay.removal import FillChoice, imputes, make_removal
 from assay.types import Batch
 from assay.units.features import elements
 
@@ -54,7 +54,8 @@ def measure(plan: Plan, name: str) -> Seconds:
             batch, inputs=inputs, targets=targets[rows], ids=tuple(map(str, range(len(rows))))
         )
         forward = _time(lambda: model.logits(inputs, net=network))
-        imputing = _time(_imputation(batch, rows)) if _needs_imputation(plan, batch) else 0.0
+        fill = _imputing_fill(plan, batch)
+        imputing = 0.0 if fill is None else _time(_imputation(batch, rows, fill))
         if "gradients" not in model.has:
             return Seconds(forward, forward, imputing)
         points = model.continuous(inputs)
@@ -62,22 +63,25 @@ def measure(plan: Plan, name: str) -> Seconds:
         return Seconds(forward, gradient, imputing)
 
 
-def _imputation(batch: Batch, samples: Tensor) -> Callable[[], object]:
+def _imputation(batch: Batch, samples: Tensor, fill: FillChoice) -> Callable[[], object]:
     """Impute these samples, each at another share of its pixels."""
-    removal, features = make_removal(batch, IMPUTING), elements(batch)
+    removal, features = make_removal(batch, fill), elements(batch)
     shares = torch.linspace(0, 1, len(samples), device=samples.device)[:, None]
     uniform = batch.draw("pixels to impute", (features.valid.shape[1],))[samples]
     return partial(removal, features, uniform < shares, samples)
 
 
-def _needs_imputation(plan: Plan, batch: Batch) -> bool:
+def _imputing_fill(plan: Plan, batch: Batch) -> FillChoice | None:
+    """The first fill of the suite that imputes; None where there is none."""
     if batch.inputs.ndim != 4:
-        return False
-    return any(
-        kind == "fill" and imputes(choice.options[option])
+        return None
+    fills = (
+        choice.options[option]
         for choice in (*plan.methods, *plan.protocols)
         for option, kind in choice.plugin.nested().items()
+        if kind == "fill"
     )
+    return next((fill for fill in fills if imputes(fill)), None)
 
 
 def _time(call: Callable[[], object], least: float = 1.0) -> float:

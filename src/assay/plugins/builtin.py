@@ -1,58 +1,27 @@
-"""Where the built-in plug-ins of each kind live; imported when that kind is first asked for."""
+"""Where the built-in plug-ins of each kind are; imported when that kind is first asked for.
+
+A folder stands for all its modules: a new module in it needs no entry here.
+"""
+
+import functools
+import importlib
+import pkgutil
 
 BUILTIN: dict[str, tuple[str, ...]] = {
-    "method": (
-        "assay.methods.gradients",
-        "assay.methods.noise",
-        "assay.methods.rules",
-        "assay.methods.deeplift",
-        "assay.methods.lrp",
-        "assay.methods.cam",
-        "assay.methods.scorecam",
-        "assay.methods.perturbation",
-        "assay.methods.surrogates",
-        "assay.methods.extremal",
-        "assay.methods.bottleneck",
-        "assay.methods.attention",
-        "assay.methods.bidirectional",
-        "assay.methods.intrinsic",
-        "assay.methods.crafted",
-        "assay.methods.stored_maps",
-        "assay.methods.controls",
-    ),
-    "protocol": (
-        "assay.protocols.curves",
-        "assay.protocols.incremental",
-        "assay.protocols.modulo_curves",
-        "assay.protocols.painted_parts",
-        "assay.protocols.rationales",
-        "assay.protocols.road",
-        "assay.protocols.single",
-        "assay.protocols.soundness",
-        "assay.protocols.subsets",
-        "assay.protocols.truth",
-    ),
+    "method": ("assay.methods",),
+    "protocol": ("assay.protocols",),
     "fill": ("assay.removal.fills", "assay.removal.imputation", "assay.removal.rerender"),
-    "units": ("assay.units.features", "assay.units.segments"),
-    "dataset": (
-        "assay.data.photos",
-        "assay.data.parquet",
-        "assay.data.folders",
-        "assay.data.texts",
-        "assay.data.hf",
-    ),
-    "environment": (
-        "assay.environments.modulo",
-        "assay.environments.colors",
-        "assay.environments.parts",
-        "assay.environments.planted",
-    ),
-    "model": (
-        "assay.models.efficientnet_lite",
-        "assay.models.cifar_resnet",
-        "assay.models.small_vit",
-        "assay.models.bcos",
-        "assay.models.bagnet",
-        "assay.models.token_classifier",
-    ),
+    "units": ("assay.units",),
+    "dataset": ("assay.data",),
+    "environment": ("assay.environments",),
+    "model": ("assay.models",),
 }
+
+
+@functools.cache
+def load_builtin(kind: str) -> None:
+    """Import the modules of a kind: importing them runs their decorators."""
+    for name in BUILTIN[kind]:
+        module = importlib.import_module(name)
+        for inside in pkgutil.iter_modules(getattr(module, "__path__", ())):
+            importlib.import_module(f"{name}.{inside.name}")

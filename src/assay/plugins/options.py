@@ -1,4 +1,4 @@
-"""What a type of an option allows, in words: for lists of options, and for those who missed it.
+"""Options of plug-ins, and the values that an option's type allows, in words.
 
 A type may say it itself: `Annotated[..., Field(description="three whole numbers")]`.
 """

@@ -1,19 +1,19 @@
 """Plug-ins: decorated functions whose signature is their schema, found by name, loaded lazily."""
 
 import functools
-import importlib
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from assay.errors import InputError, unknown
 from assay.plugins.addresses import FILE_MODULE, is_address, load_object
-from assay.plugins.builtin import BUILTIN
+from assay.plugins.builtin import load_builtin
 from assay.plugins.identity import canonical as canonical
 from assay.plugins.identity import code_identity as code_identity
 from assay.plugins.identity import describe as describe
@@ -44,6 +44,7 @@ class Plugin:
     title: str = ""
     family: str = ""
     source: str = ""  # the hash of the file it was taken from, for plug-ins named by address
+    reads: Callable[[Path], bool] | None = None  # whether a path may stand for it, as its `path`
     preset: Mapping[str, Any] = field(default_factory=dict)  # options a preset begins with
     formula: str = ""  # the plug-in a preset is made of
     about: str = ""  # a preset's own docstring
@@ -178,6 +179,7 @@ class Method(Plugin):
     intervenes: Intervenes | None = None  # set where it asks the engine: which rows it needs
     settle: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # adds a file's hash
     promise: Promise | None = None  # about its maps: `assay.methods.promises` makes them
+    only_looks_up: bool = False  # it cannot explain an input that it has no stored map of
 
     @functools.cached_property
     def takes_engine(self) -> bool:
@@ -230,6 +232,9 @@ class Fill(Plugin):
     """What stands where units are absent: `(Batch, *, options) -> Replace`."""
 
     kind: ClassVar[str] = "fill"
+    imputes: bool = False  # it solves for the absent pixels, which takes time of its own
+    constant: float | None = None  # the same number at every entry of the model's input
+    on_tokens: str = ""  # the fill that stands for it where inputs are token ids
 
 
 @dataclass(frozen=True)
@@ -237,6 +242,7 @@ class Units(Plugin):
     """What is removed at once: `(Batch, *, options) -> Features`."""
 
     kind: ClassVar[str] = "units"
+    count: Callable[[Mapping[str, Any]], int] | None = None  # how many, where the options decide
 
 
 @dataclass(frozen=True)
@@ -342,19 +348,13 @@ environment = functools.partial(register, "environment")
 
 
 @functools.cache
-def _load_builtin(kind: str) -> None:
-    for module in BUILTIN[kind]:
-        importlib.import_module(module)
-
-
-@functools.cache
 def _entry_points(kind: str) -> dict[str, Any]:
     return {e.name: e for e in entry_points(group=f"assay.{kind}s")}
 
 
 def get(kind: str, name: str) -> Any:
     """The plug-in of that kind and name: built in, registered, an entry point, or at an address."""
-    _load_builtin(kind)
+    load_builtin(kind)
     if not isinstance(name, str):
         raise InputError(
             f"Expected the name or address of the {kind}, got {name!r}. Available: "
@@ -389,7 +389,7 @@ def _at_address(kind: str, address: str) -> Plugin:
 
 def names(kind: str) -> list[str]:
     """All names of a kind, sorted."""
-    _load_builtin(kind)
+    load_builtin(kind)
     return sorted({*_REGISTERED[kind], *_entry_points(kind)})
 
 

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.plugins.registry import Nested, canonical, get, identity, pick
+from assay.plugins.registry import Fill, Nested, canonical, get, identity, pick
 from assay.removal.imputation import noisy_linear as noisy_linear
 from assay.types import Batch
 from assay.units.features import Features, elements
 
 FillChoice = Annotated[Any, Nested("fill")]
-IMPUTING = "noisy_linear"  # the fill that solves for pixels, as costly as a small network
 
 # (features, absent [n, P], samples [n]) -> inputs [n, ...]
 Removal = Callable[[Features, Tensor, Tensor], Tensor]
@@ -64,20 +63,23 @@ def all_absent(batch: Batch, fill: FillChoice) -> Tensor:
 
 
 def fill_key(batch: Batch, fill: FillChoice) -> str:
-    """A short text that identifies a fill with its options: equal texts mean equal removals."""
-    if batch.tokens is not None and isinstance(fill, str) and fill == "zero":
-        fill = "pad"
+    """A short text that identifies a fill with its options: equal texts, equal removals."""
     if isinstance(fill, Tensor):
         return f"given({identity(canonical(fill))})"
     name, options = pick(fill)
+    if batch.tokens is not None and (instead := get("fill", name).on_tokens):
+        name, options = instead, {}
     plugin = get("fill", name)
     told = identity(plugin.configure(options))
     return f"{plugin.name}.{plugin.version}{plugin.code}({told})"
 
 
 def imputes(fill: FillChoice | None) -> bool:
-    """Whether the fill imputes absent pixels by solving a linear system."""
-    return fill is not None and not isinstance(fill, Tensor) and pick(fill)[0] == IMPUTING
+    """Whether a fill solves for the absent pixels, which costs as much as a small network."""
+    if fill is None or isinstance(fill, Tensor):
+        return False
+    plugin: Fill = get("fill", pick(fill)[0])
+    return plugin.imputes
 
 
 def _tensor_fill(batch: Batch, value: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from assay.plugins.registry import fill
 from assay.types import Batch, Pixels, Tokens
 
 
-@fill("zero", title="Zero after normalisation")
+@fill("zero", title="Zero after normalisation", constant=0.0, on_tokens="pad")
 def zero(batch: Batch) -> Tensor:
     """Zero in the model's input space; for normalised images that is the mean colour.
 

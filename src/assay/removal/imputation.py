@@ -117,7 +117,7 @@ class NoisyLinear:
         return filled.addcmul_(self.noise[samples], gone[:, None].to(filled.dtype))
 
 
-@fill("noisy_linear", title="Noisy linear imputation", cite="rong2022")
+@fill("noisy_linear", title="Noisy linear imputation", cite="rong2022", imputes=True)
 def noisy_linear_fill(
     batch: Batch,
     *,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.errors import InputError, NotApplicable
 from assay.plugins.option_types import Count, Share
-from assay.plugins.registry import Nested, get, pick, units
+from assay.plugins.registry import Nested, Units, get, pick, units
 from assay.types import Batch, Parts
 
 UnitsChoice = Annotated[Any, Nested("units")]
@@ -133,6 +133,13 @@ def make_units(batch: Batch, choice: UnitsChoice) -> Features:
     return replace(features, key=f"{features.key} {plugin.code}") if plugin.code else features
 
 
+def known_count(choice: UnitsChoice) -> int | None:
+    """How many units a choice has, where its options alone decide it."""
+    name, options = pick(choice)
+    plugin: Units = get("units", name)
+    return None if plugin.count is None else plugin.count(plugin.configure(options))
+
+
 def one_of(name: str, value: Any, usual: Any, chosen: UnitsChoice) -> None:
     """Refuse an option that says nothing beside `units`."""
     if chosen is not None and value != usual:
@@ -151,7 +158,7 @@ def elements(batch: Batch) -> Features:
     return Features("elements", batch.map_shape, count, valid)
 
 
-@units("grid", title="Grid cells")
+@units("grid", title="Grid cells", count=lambda options: options["side"] ** 2)
 def grid(batch: Batch, *, side: Count = 4) -> Features:
     """`side` x `side` cells that cover the image; on anything else the units are the entries."""
     if len(batch.map_shape) != 2:

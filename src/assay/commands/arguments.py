@@ -1,0 +1,60 @@
+"""Arguments and options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+OutOption = Annotated[
+    Path, typer.Option("--out", help="The run's folder. A run that is already there is resumed.")
+]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", min=1, help="The number of processes, each with one thread.")
+]
+DeviceOption = Annotated[
+    str | None, typer.Option("--device", help="The device the networks run on, such as cuda.")
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", min=1, help="The most samples per dataset, drawn evenly from its classes."
+    ),
+]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        help="The time the run may take, such as 10min or 2h. Samples are reduced first, then "
+        "steps and subsets.",
+    ),
+]
+DryOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Count the forward passes and estimate the time. Run nothing."),
+]
+BatchOption = Annotated[
+    int | None, typer.Option("--micro-batch", min=1, help="Inputs per call of a network.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+MODEL_HELP = "A name, ./file.py:factory, hf:FOLDER, timm:NAME or torchvision:NAME."
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(help="The model's weights: a .safetensors file or a checkpoint of tensors."),
+]
+SizeOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="The input's height and width in pixels. Needs --mean and --std."),
+]
+ResizeOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="The image's shorter side in pixels, before the crop to --size."),
+]
+MeanOption = Annotated[
+    str | None,
+    typer.Option(help="Subtracted from pixels in [0, 1], one number per channel: .5,.5,.5."),
+]
+StdOption = Annotated[
+    str | None,
+    typer.Option(help="Pixels minus --mean are divided by this, one number per channel."),
+]

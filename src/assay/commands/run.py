@@ -1,0 +1,164 @@
+"""`assay run`: a suite, or a model and data of the user's own."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.commands.arguments import (
+    MODEL_HELP,
+    BatchOption,
+    BudgetOption,
+    DeviceOption,
+    DryOption,
+    LimitOption,
+    MeanOption,
+    OutOption,
+    ResizeOption,
+    SizeOption,
+    StdOption,
+    WeightsOption,
+    WorkersOption,
+)
+from assay.commands.terminal import FAILED, INTERRUPTED, console, say, say_error
+from assay.errors import InputError
+from assay.suite.defaults import METHODS, PROTOCOLS, in_words
+
+if TYPE_CHECKING:
+    from assay.results import Results
+    from assay.suite.spec import Spec
+
+
+def run(
+    suite: Annotated[str | None, typer.Argument(help="A suite's name or a YAML file.")] = None,
+    out: OutOption = Path("assay-run"),
+    workers: WorkersOption = 1,
+    device: DeviceOption = None,
+    limit: LimitOption = None,
+    budget: BudgetOption = None,
+    micro_batch: BatchOption = None,
+    dry_run: DryOption = False,
+    maps: Annotated[bool, typer.Option(help="Store the attribution maps.")] = True,
+    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
+    weights: WeightsOption = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder with one folder of images per class, a .csv, .tsv, .jsonl or .parquet "
+            "file, a folder written by Hugging Face's save_to_disk, or a name."
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Names, ./file.py:function, or .npy, .npz or .safetensors files of maps, "
+            f"separated by commas. By default those that apply of {in_words(METHODS)}."
+        ),
+    ] = None,
+    protocols: Annotated[
+        str | None,
+        typer.Option(
+            help="Names or ./file.py:function, separated by commas. By default those that apply of "
+            f"{in_words(PROTOCOLS)}."
+        ),
+    ] = None,
+    size: SizeOption = None,
+    resize: ResizeOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="The names of the classes in the model's order, separated by commas."),
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option(help="The class explained: label, predicted, or a class's number or name."),
+    ] = "label",
+) -> None:
+    """Run a suite, or your own model on your own data. Run it again to resume."""
+    from assay.suite.from_options import ModelOptions, own_suite
+    from assay.suite.spec import read_suite
+
+    if suite is None:
+        from assay.plan.applicable import only_applicable
+
+        described = ModelOptions(weights, size, resize, mean, std, classes)
+        spec = own_suite(model, data, described, methods, protocols, target)
+        spec = only_applicable(spec, methods=methods is None, protocols=protocols is None)
+    else:
+        _refuse_beside_suite(
+            model=model, weights=weights, data=data, methods=methods, size=size,
+            protocols=protocols, resize=resize, mean=mean, std=std, classes=classes,
+        )  # fmt: skip
+        spec = read_suite(suite)
+    run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps)
+
+
+def _refuse_beside_suite(**options: object) -> None:
+    """A suite says everything that these options could say."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"Expected a suite or `--{name}`, not both: the suite contains it.")
+
+
+def run_spec(
+    spec: Spec,
+    out: Path,
+    workers: int = 1,
+    device: str | None = None,
+    limit: int | None = None,
+    budget: str | None = None,
+    micro_batch: int | None = None,
+    dry_run: bool = False,
+    maps: bool = True,
+) -> None:
+    """Run a suite, or only count its passes, and print what came out."""
+    from assay.commands.printing import forecast_table, print_accuracy, print_notes
+    from assay.run import suite_run
+
+    if limit is not None:
+        spec = spec.model_copy(update={"limit": limit})
+    trained = None  # what timing a suite trained is not trained again
+    if budget is not None:
+        from assay.run.budget import fit
+
+        spec, message, trained = fit(
+            spec, out, budget, workers=workers, device=device, micro_batch=micro_batch
+        )
+        say(message)
+    if dry_run:
+        forecast = suite_run.dry_run(
+            spec, out, workers=workers, device=device, micro_batch=micro_batch, trained=trained
+        )
+        console.print(forecast_table(forecast))
+        return
+    try:
+        results = suite_run.run_suite(
+            spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
+            trained=trained, began=functools.partial(print_notes, console),
+            clean=functools.partial(print_accuracy, console),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        say_error("Stopped. Run the same command again to resume.")
+        raise SystemExit(INTERRUPTED) from None
+    _print_results(results)
+
+
+def _print_results(results: Results) -> None:
+    from assay.commands.printing import (
+        print_answer,
+        print_failures,
+        print_not_applicable,
+        print_promises,
+    )
+
+    print_answer(console, results)
+    print_promises(console, results)
+    print_not_applicable(console, results)
+    say(f"The page: {results.report()}")
+    if results.failures:
+        print_failures(console, results.failures)
+        raise typer.Exit(FAILED)

@@ -1,0 +1,32 @@
+"""What runs where nothing is named: one list for the command line and for Python."""
+
+from collections.abc import Iterable
+
+from assay.plugins.identity import describe, pick
+from assay.plugins.items import Item
+
+# Cheap, from different families, with controls. Of these a run takes what applies to its model and
+# data (`assay.plan.applicable`).
+METHODS: tuple[Item, ...] = (
+    "saliency", "input_x_gradient", {"integrated_gradients": {"steps": 24}}, "gradcam", "random",
+    "constant", "centre", "edge", "oracle",
+)  # fmt: skip
+PROTOCOLS: tuple[Item, ...] = (
+    {"abpc": {"steps": 10}}, {"deletion": {"steps": 10}}, {"insertion": {"steps": 10}},
+    "single_deletion", {"sensitivity_n": {"subsets": 20}}, {"infidelity": {"stride": 1 / 7}},
+)  # fmt: skip
+
+# One image or one text: `assay explain`.
+IMAGE_METHOD, TEXT_METHOD = "gradcam", "integrated_gradients"
+
+# Cheap, one per family: `assay check`.
+CHECKED_METHODS = (
+    "saliency", "input_x_gradient", "integrated_gradients", "deepshap", "lrp", "gradcam",
+)  # fmt: skip
+
+
+def in_words(items: Iterable[Item]) -> str:
+    """The items of a list for a help text: `saliency, integrated_gradients (steps=24), ...`."""
+    return ", ".join(
+        f"{name} ({describe(options)})" if options else name for name, options in map(pick, items)
+    )
