@@ -72,7 +72,7 @@ TEXTS = {
     "model": "Give these names under `models:` of a suite or as `--model`. See "
     "[use your own model](../how_to/own_model.md).",
 }
-HEADED = ("Formula", "Differs from the paper", "Beside the paper")  # paragraphs set off in bold
+HEADED = ("Formula", "Differs from the paper")  # paragraphs set off in bold
 USES = {"order": "its order", "value": "its values", "support": "where it is not zero"}
 SECTIONS = {"methods": "Methods", "protocols": "Protocols", "environments": "Environments"}
 KINDS = {"fill": "Fills", "units": "Units", "dataset": "Datasets", "model": "Models"}
@@ -253,10 +253,6 @@ def _split(docstring: str) -> tuple[list[str], dict[str, str]]:
     explained = {name: " ".join(text.split()) for name, text in pairs}
     prose = re.split(r"\n\n(?:Returns|Raises):\n", prose)[0]
     return [" ".join(part.split()) for part in prose.split("\n\n")], explained
-
-
-# Paragraphs whose first words are a heading; "Beside the paper" until no docstring says it.
-HEADED = ("Formula", "Differs from the paper", "Beside the paper")
 
 
 def _prose(paragraphs: Iterable[str]) -> str:

@@ -9,10 +9,10 @@ from torch import nn
 
 import assay
 from assay.engine.engine import Engine, network_engine
-from assay.engine.respondent import Network
+from assay.engine.respondent import NetworkRespondent
 from assay.plan.finished import Finished
-from assay.plan.networks import Networks
 from assay.plan.plan import Plan
+from assay.plan.prepared_networks import Networks
 from assay.plugins import registry
 from assay.run.shard import ShardTask, ShardWork
 from assay.store import Store
@@ -23,7 +23,7 @@ FORBIDDEN = (
     nn.Module,
     Model,
     Engine,
-    Network,
+    NetworkRespondent,
     Networks,
     Plan,
     Finished,

@@ -152,7 +152,7 @@ def test_formula_source_and_deviations_are_said(plugin):
     paragraphs = [part.partition(": ")[0] for part in plugin.description.split("\n\n")]
     assert plugin.cite, "Name the paper with `cite=`."
     assert "Formula" in paragraphs, "Say `Formula: ...` in a paragraph of the docstring."
-    assert "Beside the paper" in paragraphs, "Say what differs: `Beside the paper: ...`."
+    assert "Differs from the paper" in paragraphs, "Say how it `Differs from the paper: ...`."
 
 
 @pytest.mark.parametrize(

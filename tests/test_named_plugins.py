@@ -19,6 +19,7 @@ MAPS = {"maps": "the array of attribution maps in a file, and their keys in a ma
 NOISE = dict.fromkeys(("smoothgrad", "smoothgrad_sq", "vargrad"), "a kind of noise")
 REDUCTIONS = dict.fromkeys(("completeness", "soundness"), "a set-level reduction")
 OTHER_WORDS: dict[str, dict[str, str]] = {
+    "__init__": {"completeness": "the public name of a promise"},
     "answers": MEAN | FAMILY,
     "api": {"maps": "the argument `maps` of `score`, as the label in its messages"},
     "commands": MEAN,
@@ -31,17 +32,17 @@ OTHER_WORDS: dict[str, dict[str, str]] = {
         "zero": "a rule of layer-wise relevance propagation",
     },
     "models": MEAN | {"pad": "a module of the network"},
-    "plan": MEAN | FAMILY,
+    "plan": MEAN | FAMILY | MAPS,
     "plugins": MEAN | KINDS | dict.fromkeys(("parts", "bcos", "bagnet"), "a need"),
     "protocols": {"completeness": "one of the part checks", "shuffled": "a curve"},
     "ranking": MEAN | KINDS | REDUCTIONS,
-    "reduce": REDUCTIONS,
     "report": MEAN | KINDS | MAPS | {
         "grey": "a line's style", "grid": "a line's class", "rect": "an SVG element",
         "zero": "a mark of a chart",
     },
     "results": MEAN | MAPS,
     "run": MAPS,
+    "store": MEAN | MAPS,
     "suite": MEAN | NOISE,
     "types": {"given": "class numbers that the data give"}
     | dict.fromkeys(("bcos", "bagnet"), "a capability of a network"),

@@ -5,11 +5,11 @@ import torch
 from everywhere import check_everywhere
 
 from assay.conformance.methods import (
-    CHECKS,
+    RULES,
     WORLDS,
     choose,
     explain,
-    its_check_is_whole,
+    its_promise_is_whole,
     usual_maps,
 )
 from assay.conformance.worlds import linear_image_model, linear_vector_model
@@ -76,8 +76,8 @@ NAMES = [m.name for m in registry.everything("method") if m.options.keys() <= m.
 def test_rules(name):
     """At the defaults and under every other option set, in all worlds where it applies."""
     for item in (name, *({name: options} for options in VARIANTS.get(name, ()))):
-        promises = choose(item).check is not None
-        rules = [rule for rule in CHECKS if promises or rule is not its_check_is_whole]
+        promises = choose(item).promise is not None
+        rules = [rule for rule in RULES if promises or rule is not its_promise_is_whole]
         check_everywhere(item, WORLDS, usual_maps, rules)
 
 

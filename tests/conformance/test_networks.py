@@ -19,7 +19,7 @@ from assay.plugins import registry
 # A pass for each of a thousand channels or more.
 SLOW = {("scorecam", real_networks.lite0), ("scorecam", real_networks.squeezenet)}
 NAMES = [name for name in registry.names("method") if name != "maps"]  # those come from a file
-CHECKS = (maps_are_whole, nothing_is_left_behind, neighbours_do_not_matter)
+RULES = (maps_are_whole, nothing_is_left_behind, neighbours_do_not_matter)
 
 
 @functools.cache
@@ -56,7 +56,7 @@ def test_rules_on_networks(name):
     applies, broken = set(), []
     for network, world in tried_on(name):
         applies.add(network)
-        for check in CHECKS:
+        for check in RULES:
             try:
                 check(world, name)
             except Fault as fault:

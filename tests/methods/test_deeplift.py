@@ -176,7 +176,7 @@ def test_shares_add_up_on_transformers(network):
         choice = choose_one("method", method)
         with model.evaluating(), torch.no_grad():
             maps = raw_map(model, batch, choice)
-            gaps = choice.check.function(model, batch, maps, choice.options)
+            gaps = choice.promise.function(model, batch, maps, choice.options)
         assert float(gaps.max()) < 1e-3
         if method == "deeplift" and model.tokens is not None:
             told = (maps != 0).any(2)

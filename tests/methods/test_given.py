@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 import assay
 from assay.answers.picture import explain_picture
-from assay.conformance.methods import CHECKS, WORLDS, explain, its_check_is_whole
+from assay.conformance.methods import RULES, WORLDS, explain, its_promise_is_whole
 from assay.errors import InputError, PrerequisiteError
 from assay.run import dry_run, run
 from assay.suite.from_options import ModelOptions, own_suite
@@ -316,7 +316,7 @@ def test_the_command_line_knows_a_file_of_maps():
 
 def test_the_rules_of_methods(tmp_path):
     """In every world that is not there for what a method needs; a file promises nothing."""
-    rules = [check for check in CHECKS if check is not its_check_is_whole]
+    rules = [check for check in RULES if check is not its_promise_is_whole]
     for world in [world for world in (make() for make in WORLDS) if not world.made_for]:
         np.save(tmp_path / "mine.npy", explain(world, "random").numpy())
         for rule in rules:

@@ -26,7 +26,7 @@ def gaps(net, x, y, **options) -> torch.Tensor:
     batch = Batch(ids, x, y, pixels=model.pixels)
     choice = choose_one("method", {IG: options})
     with model.evaluating(), torch.no_grad():
-        return choice.check.function(model, batch, raw_map(model, batch, choice), choice.options)
+        return choice.promise.function(model, batch, raw_map(model, batch, choice), choice.options)
 
 
 def values(results, method) -> list[float]:
@@ -77,7 +77,7 @@ class TestTheGap:
         choice = choose_one("method", {"lrp": {"rule": "zero", "output": output}})
         with model.evaluating(), torch.no_grad():
             maps = raw_map(model, batch, choice)
-            found = choice.check.function(model, batch, maps, choice.options)
+            found = choice.promise.function(model, batch, maps, choice.options)
         assert maps.abs().max() > 0
         assert float(found.max()) < 1e-9
 

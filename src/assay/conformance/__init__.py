@@ -12,9 +12,9 @@ from assay.plugins.addresses import is_address, load_object
 from assay.suite.spec import choose_one
 
 KINDS: dict[str, tuple[Sequence[Callable[..., None]], Sequence[Callable[[], Any]]]] = {
-    "method": (methods.CHECKS, methods.WORLDS),
-    "protocol": (protocols.CHECKS, protocols.WORLDS),
-    "environment": (environments.CHECKS, environments.WORLDS),
+    "method": (methods.RULES, methods.WORLDS),
+    "protocol": (protocols.RULES, protocols.WORLDS),
+    "environment": (environments.RULES, environments.WORLDS),
 }
 
 

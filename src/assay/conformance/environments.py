@@ -297,7 +297,7 @@ def _few(values: Tensor) -> str:
     return ", ".join(f"{v:.4g}" for v in values[:3].tolist()) + (", ..." if len(values) > 3 else "")
 
 
-CHECKS = (
+RULES = (
     batches_are_whole,
     a_seed_decides,
     more_samples_begin_alike,

@@ -195,7 +195,7 @@ def _rehearsed(world: World, choice: Choice) -> int:
     return engine.asked - before
 
 
-def its_check_is_whole(world: World, item: Any) -> None:
+def its_promise_is_whole(world: World, item: Any) -> None:
     """Where it says what its formula promises: one number a map, at the passes it declares."""
     choice, rows = choose(item), []
     if choice.promise is None:
@@ -223,13 +223,13 @@ def _same(one: Tensor, other: Tensor, item: Any) -> bool:
     return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=ROUNDING * scale)
 
 
-CHECKS = (
+RULES = (
     maps_are_whole,
     nothing_is_left_behind,
     neighbours_do_not_matter,
     a_seed_decides,
     passes_are_as_declared,
-    its_check_is_whole,
+    its_promise_is_whole,
 )
 WORLDS = (
     small_image_network,

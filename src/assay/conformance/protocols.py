@@ -195,7 +195,7 @@ def small_images() -> Exam:
     return Exam(make_net(), x, y, truth, has=frozenset({"counted", "truth"}))
 
 
-CHECKS = (
+RULES = (
     the_oracle_beats_noise,
     signs_matter_as_declared,
     neighbours_do_not_matter,

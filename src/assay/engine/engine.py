@@ -18,7 +18,7 @@ from assay.engine.respondent import (
     Columns,
     Counter,
     MakeInputs,
-    Network,
+    NetworkRespondent,
     Question,
     Respondent,
 )
@@ -246,7 +246,7 @@ def network_engine(
         model, forward = prepared.model, prepared.forward
     elif forward is None:
         forward = _prepared_later(model, batch.inputs[:1])
-    return Engine(batch, Network(model, forward, counter or Counter()), shelf)
+    return Engine(batch, NetworkRespondent(model, forward, counter or Counter()), shelf)
 
 
 def _prepared_later(model: Model, example: Tensor) -> Callable[[Tensor], Tensor]:

@@ -95,7 +95,7 @@ def micro_batches(
 
 
 @dataclass
-class Network:
+class NetworkRespondent:
     """A network that is asked: its forward passes are counted, its micro-batch may shrink."""
 
     model: Model

@@ -29,9 +29,7 @@ def _iba_passes(options: Options) -> Passes:
     return Passes(forward=1 + rows, backward=rows, once=options["estimate"])
 
 
-def _on_data(
-    passes: Callable[[Options], Passes],
-) -> Callable[[Model, Batch, Options], Passes]:
+def _on_data(passes: Callable[[Options], Passes]) -> Callable[[Model, Batch, Options], Passes]:
     """The same passes, with those of the statistics of this network and these data."""
 
     def passes_on(model: Model, batch: Batch, options: Options) -> Passes:

@@ -16,7 +16,7 @@ from assay.types import Scores
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """What came of a cell: a status and a message, numbers where there are any."""
 
     status: str
@@ -38,7 +38,7 @@ class Cell:
     method: Choice
     protocol: Choice
 
-    def piece(self, groups: Sequence[str], outcome: Outcome) -> CellPiece:
+    def piece(self, groups: Sequence[str], outcome: CellOutcome) -> CellPiece:
         """The rows of this cell, ready to be written."""
         record = CellRecord(
             cell=self._id,
@@ -61,7 +61,7 @@ class Cell:
     def _id(self) -> str:
         return self.plan.cell(self.shard, self.method, self.protocol)
 
-    def _score_table(self, groups: Sequence[str], outcome: Outcome) -> pa.Table:
+    def _score_table(self, groups: Sequence[str], outcome: CellOutcome) -> pa.Table:
         method, protocol, size = self.method, self.protocol, len(self.shard.samples)
         headline = protocol.plugin.metric
         metrics = outcome.metrics or {headline: np.full(size, np.nan)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from assay.engine.engine import Arrays
 from assay.plan.plan import Plan, Shard
 from assay.store import CHECKS, CURVES, SCORES, Array, ShardSummary, Store
-from assay.store.pieces import ArraysPiece, Piece, Place
+from assay.store.pieces import ArraysPiece, Piece, StoredPath
 from assay.suite.spec import Choice
 
 
@@ -59,17 +59,17 @@ class Finished:
         return method.promise is None or Store.has_table(path, CHECKS)
 
 
-def summary_place(shard: Shard) -> Place:
+def summary_place(shard: Shard) -> StoredPath:
     """Where the summary of a shard is kept."""
     return "shards", f"{shard.id}.json"
 
 
-def maps_place(plan: Plan, shard: Shard, method: Choice) -> Place:
+def maps_place(plan: Plan, shard: Shard, method: Choice) -> StoredPath:
     """Where a method's maps of a shard are kept."""
     return "attributions", plan.maps_key(shard, method), f"{shard.id}.safetensors"
 
 
-def promises_place(plan: Plan, shard: Shard, method: Choice) -> Place:
+def promises_place(plan: Plan, shard: Shard, method: Choice) -> StoredPath:
     """Where it is kept how far a method's maps miss what its formula promises."""
     return "checks", f"{plan.checks_key(shard, method)}-{shard.id}.parquet"
 
@@ -94,6 +94,6 @@ class ResponseShelf:
         samples = json.dumps(self.shard.samples)
         self.put(ArraysPiece(self._place(group), arrays, {**about, "samples": samples}))
 
-    def _place(self, group: str) -> Place:
+    def _place(self, group: str) -> StoredPath:
         key = self.finished.plan.responses_key(self.shard, group)
         return "responses", key, f"{self.shard.id}.safetensors"

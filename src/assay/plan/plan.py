@@ -20,7 +20,7 @@ from assay.models.factory import build_model
 from assay.models.hub import hub_model, is_hub_name
 from assay.models.prepare import Prepared
 from assay.models.wrap import model as as_model
-from assay.plan.networks import Networks
+from assay.plan.prepared_networks import Networks
 from assay.plugins import registry
 from assay.suite.spec import Choice, Spec, choose
 from assay.training.trained_weights import TrainedWeights

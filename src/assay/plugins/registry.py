@@ -26,7 +26,7 @@ from assay.plugins.marks import marked
 from assay.plugins.needs import check_needs
 from assay.plugins.options import missed
 from assay.plugins.passes import Passes as Passes
-from assay.plugins.set_level import Reduce, own_reduction
+from assay.plugins.set_level import SetReduction, own_reduction
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -204,7 +204,7 @@ class Protocol(Plugin):
     sign_sensitive: bool | Callable[[Mapping[str, Any]], bool] = True  # or from its options
     uses: Literal["order", "value", "support"] = "order"
     metric: str = "value"
-    reduce: Reduce = "mean"  # how samples become a number
+    reduce: SetReduction = "mean"  # how samples become a number
     judges: Literal["sample", "set"] = "sample"  # set: a score depends on who is scored beside it
     whole_truth: bool = False  # whether all of the truth must be marked to score highest
     axis: str = "share of the units removed"  # what its curves are drawn over

@@ -8,10 +8,10 @@ from assay.plugins.addresses import is_address, load_object
 
 # `mean`; a name in `assay.ranking.reductions`; or the user's own function
 # `(curves, x, weights, *, options) -> values`, itself or by its address.
-Reduce = str | Callable[..., Any]
+SetReduction = str | Callable[..., Any]
 
 
-def own_reduction(reduce: Reduce) -> Callable[..., Any] | None:
+def own_reduction(reduce: SetReduction) -> Callable[..., Any] | None:
     """The user's own function; None where a name stands for a reduction of this package.
 
     Raises:
@@ -29,7 +29,7 @@ def own_reduction(reduce: Reduce) -> Callable[..., Any] | None:
     return function
 
 
-def reduction_name(reduce: Reduce) -> str:
+def reduction_name(reduce: SetReduction) -> str:
     """The name of a reduction, or the address of a user's own, which has a colon."""
     if isinstance(reduce, str):
         return reduce

@@ -8,19 +8,17 @@ which stores what it gives: see `assay.ranking.stored`.
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from assay.errors import InputError, unknown
+from assay.plugins.option_types import Options
 from assay.plugins.set_level import own_reduction
 from assay.ranking.reduce_part_checks import PART_SCORES, part_checks, part_checks_each
 from assay.ranking.reduce_soundness import soundness, soundness_each, soundness_variations
 from assay.ranking.resampling import BLOCK, Floats
 from assay.store import Array
 from assay.suite.spec import Choice
-
-Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
 """What the page shows of a shard besides its scores: accuracy, small pictures or words."""
 
 import io
-from collections.abc import Callable
 
 from PIL import Image
 
 from assay.engine.engine import Engine
 from assay.plan.plan import Plan, Shard
 from assay.store import Preview, ShardSummary, file_name
-from assay.store.pieces import ArraysPiece, BytesPiece, Piece
+from assay.store.pieces import ArraysPiece, BytesPiece, Put
 from assay.types import Tokenize
 
-Put = Callable[[Piece], None]  # takes what is to be stored
 PREVIEWS = 24  # samples per dataset that are stored for the page
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.engine.engine import Engine
-from assay.engine.respondent import Counter, Network
+from assay.engine.respondent import Counter, NetworkRespondent
 from assay.errors import NotApplicable, PrerequisiteError
 from assay.methods.attribution import (
     Moments,
@@ -21,7 +21,7 @@ from assay.methods.attribution import (
     other_maps,
     raw_map,
 )
-from assay.plan.cells import Cell, Outcome
+from assay.plan.cells import Cell, CellOutcome
 from assay.plan.finished import Finished, ResponseShelf, maps_place, summary_place
 from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_gaps, promise_passes
@@ -31,11 +31,9 @@ from assay.plugins.needs import say_missing
 from assay.run.previews import summarise
 from assay.run.watching import Watcher
 from assay.store import ShardSummary
-from assay.store.pieces import ArraysPiece, JsonPiece, Piece
+from assay.store.pieces import ArraysPiece, JsonPiece, Put
 from assay.suite.spec import Choice
 from assay.types import Case
-
-Put = Callable[[Piece], None]
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def make_engine(
     """The engine for a shard's samples, on the network as it is run."""
     batch = plan.batch(shard)
     ready = plan.ready(shard, batch)
-    return Engine(batch, Network(ready.model, ready.forward, counter or Counter()), shelf)
+    return Engine(batch, NetworkRespondent(ready.model, ready.forward, counter or Counter()), shelf)
 
 
 @dataclass
@@ -120,11 +118,11 @@ class ShardWork:
         try:
             maps, seconds = self._maps(method)
         except NotApplicable as reason:
-            return self._write_all(method, protocols, Outcome("n/a", str(reason)))
+            return self._write_all(method, protocols, CellOutcome("n/a", str(reason)))
         except PrerequisiteError:
             raise
         except Exception as error:
-            return self._write_all(method, protocols, Outcome("failed", _message(error)))
+            return self._write_all(method, protocols, CellOutcome("failed", _message(error)))
         whole, broken = _finite(maps)
         self.engine.forget()
         case = Case(
@@ -225,7 +223,7 @@ class ShardWork:
 
     def _score(
         self, method: Choice, protocol: Choice, case: Case, broken: Tensor, explained: float
-    ) -> Outcome:
+    ) -> CellOutcome:
         """What comes of a method's maps under a protocol."""
         missing = self._plan.missing(self.task.shard, protocol)
         if missing:
@@ -236,11 +234,11 @@ class ShardWork:
             scores = score_case(protocol, case)
             whole = standing(method, protocol, case.batch)
         except NotApplicable as reason:
-            return Outcome("n/a", str(reason))
+            return CellOutcome("n/a", str(reason))
         except PrerequisiteError:
             raise
         except Exception as error:
-            return Outcome("failed", _message(error))
+            return CellOutcome("failed", _message(error))
         if self._faulty is not None:
             broken = broken | self._faulty
         mute = self.engine.broken & ~broken
@@ -256,22 +254,22 @@ class ShardWork:
         counts = {text: int(which.sum()) for text, which in why.items()}
         message = " ".join(f"{n} of {len(bad)} {text}." for text, n in counts.items() if n)
         status = "failed" if bad.any() else "ok"
-        return Outcome(
+        return CellOutcome(
             status, message, metrics, statuses, scores,
             seconds=time.monotonic() - started,
             explain_seconds=explained,
             forwards=self.engine.asked - rows,
         )  # fmt: skip
 
-    def _not_applicable(self, missing: list[str]) -> Outcome:
-        return Outcome("n/a", f"Needs {say_missing(self.task.shard.model, missing)}")
+    def _not_applicable(self, missing: list[str]) -> CellOutcome:
+        return CellOutcome("n/a", f"Needs {say_missing(self.task.shard.model, missing)}")
 
-    def _write_all(self, method: Choice, protocols: list[Choice], outcome: Outcome) -> None:
+    def _write_all(self, method: Choice, protocols: list[Choice], outcome: CellOutcome) -> None:
         """Write one outcome for all these cells."""
         for protocol in protocols:
             self._write(method, protocol, outcome)
 
-    def _write(self, method: Choice, protocol: Choice, outcome: Outcome) -> None:
+    def _write(self, method: Choice, protocol: Choice, outcome: CellOutcome) -> None:
         cell = Cell(self._plan, self.task.shard, method, protocol)
         self.task.put(cell.piece(self._groups, outcome))
 

@@ -1,6 +1,6 @@
 """What a shard gives, piece by piece: values that one writer puts into the run's folder."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,14 +8,14 @@ import pyarrow as pa
 from assay.store.files import Store
 from assay.store.tables import Array
 
-Place = tuple[str, ...]  # of a file inside the folder
+StoredPath = tuple[str, ...]  # of a file inside the folder
 
 
 @dataclass(frozen=True)
 class TablePiece:
     """A table."""
 
-    place: Place
+    place: StoredPath
     table: pa.Table
 
     def write(self, store: Store) -> None:
@@ -27,7 +27,7 @@ class TablePiece:
 class ArraysPiece:
     """Named arrays with a description: maps, answers, truth."""
 
-    place: Place
+    place: StoredPath
     arrays: Mapping[str, Array]
     about: Mapping[str, str]
 
@@ -40,7 +40,7 @@ class ArraysPiece:
 class BytesPiece:
     """A file as it is: a picture."""
 
-    place: Place
+    place: StoredPath
     content: bytes
 
     def write(self, store: Store) -> None:
@@ -52,7 +52,7 @@ class BytesPiece:
 class JsonPiece:
     """A description of the shard."""
 
-    place: Place
+    place: StoredPath
     value: Mapping[str, object]
 
     def write(self, store: Store) -> None:
@@ -79,3 +79,4 @@ class CellPiece:
 
 
 Piece = TablePiece | ArraysPiece | BytesPiece | JsonPiece | CellPiece
+Put = Callable[[Piece], None]  # takes a piece as soon as it is made

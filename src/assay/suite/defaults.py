@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from assay.plugins.identity import describe, pick
-from assay.plugins.items import Item
+from assay.plugins.option_types import Item
 
 # Cheap, from different families, with controls. Of these a run takes what applies to its model and
 # data (`assay.plan.applicable`).

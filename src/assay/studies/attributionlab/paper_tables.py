@@ -22,7 +22,7 @@ from assay.studies.attributionlab.runs import MODULO_TABLE, PAPERS_METRICS, SETT
 from assay.studies.reading import Reading
 
 PrintedRanks = Mapping[str, tuple[int, ...]]
-TrustRow = Options  # a row of `Results.trust`, with its setting
+PaperTrustRow = Options  # a row of `Results.trust`, with its setting
 MODULO_METRICS = ("modulo_insertion", "modulo_deletion", "modulo_sensitivity_n")
 # The paper's numbers. Table 4: insertion and deletion.
 TABLE_4 = {
@@ -89,7 +89,7 @@ def printed_correlations(ranks: PrintedRanks) -> list[float]:
     return [float(stats.spearmanr(matrix[:, 0], matrix[:, i]).statistic) for i in (1, 2, 3)]
 
 
-def trust_rows(folders: dict[str, Path], truth: str) -> list[TrustRow]:
+def trust_rows(folders: dict[str, Path], truth: str) -> list[PaperTrustRow]:
     """How well every protocol agrees with the truth, in each setting."""
     return [
         {**row, "setting": setting}
@@ -98,7 +98,7 @@ def trust_rows(folders: dict[str, Path], truth: str) -> list[TrustRow]:
     ]
 
 
-def trust_table(rows: Sequence[TrustRow]) -> Iterator[str]:
+def trust_table(rows: Sequence[PaperTrustRow]) -> Iterator[str]:
     """Table 2 for every protocol, with and without the unseen effect and uniform weights."""
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     yield f"| protocol | {' | '.join(settings)} |"
@@ -109,7 +109,7 @@ def trust_table(rows: Sequence[TrustRow]) -> Iterator[str]:
         yield f"| {protocol} | {' | '.join(cells)} |"
 
 
-def _correlation(row: TrustRow | None) -> str:
+def _correlation(row: PaperTrustRow | None) -> str:
     if row is None or row["correlation"] is None:
         return ""
     ends = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
