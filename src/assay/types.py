@@ -358,8 +358,8 @@ class Case:
 class Scores:
     """A protocol's answer per sample, with the curves it came from; `extra` is never ranked.
 
-    A protocol with a `reduce` of its own is judged on the whole set, by its curves: its values are
-    NaN until then.
+    A protocol with a set-level `reduce` is judged on the whole set, by its curves: its values are
+    ignored.
     """
 
     value: Tensor  # [B]

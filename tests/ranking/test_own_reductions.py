@@ -361,6 +361,18 @@ def test_a_number_too_many_or_too_few_is_said():
         run(["own"])
 
 
+def test_an_error_in_the_reduction_names_it_and_leaves_the_other_scores():
+    register("own", lambda curves, x, weights: weights @ curves["frist"][:, 0])
+    with pytest.raises(assay.InputError, match=r"protocol `own` failed: KeyError: 'frist' \(test_"):
+        run(["own", "deletion"], "run")
+    with pytest.warns(RuntimeWarning, match="no scores of protocol `own` yet"):
+        rows = assay.load("run").leaderboard().rows
+    assert {(row["protocol"], row["status"]) for row in rows} == {
+        ("deletion", "ok"),
+        ("own", "failed"),
+    }
+
+
 def test_without_curves_a_cell_fails_and_says_why():
     @assay.protocol("bare", higher_is_better=True, reduce=first_known)
     def bare(case: assay.Case) -> assay.Scores:

@@ -6,8 +6,10 @@ questions and finds the same answers, so that methods stay paired: they share th
 question that the run did not ask is refused, because only the run has the code to answer it.
 """
 
+import contextlib
 import hashlib
 import json
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,13 +40,15 @@ class Recording:
     def outcome(self, protocol: str, curves: SetCurves) -> Outcome:
         """Evaluate a protocol's reduction; whatever is asked of the outcome is kept."""
         _check_same_x(protocol, curves)
-        reduced = curves.reduced(self.reductions[protocol])
+        with _blaming(protocol):
+            reduced = curves.reduced(self.reductions[protocol])
         _, draws = self._draws.setdefault(curves.key, (reduced, {}))
 
         def values(samples: Sequence[str], weights: Floats) -> Floats:
             key = _draw_key(samples, weights)
             if key not in draws:
-                draws[key] = reduced.values(samples, weights)
+                with _blaming(protocol):
+                    draws[key] = reduced.values(samples, weights)
             return draws[key]
 
         return replace(reduced, values=values, varied={})
@@ -88,6 +92,20 @@ def read_stored(store: Store, protocol: str, curves: SetCurves) -> Outcome:
         return np.array(draws[key])
 
     return Outcome(curves.samples, own, values)
+
+
+@contextlib.contextmanager
+def _blaming(protocol: str) -> Iterator[None]:
+    """Say whose reduction raised an error, and what of the run is kept."""
+    try:
+        yield
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise InputError(
+            f"The reduction of protocol `{protocol}` failed: {type(error).__name__}: {error} "
+            f"({Path(last.filename).name}:{last.lineno}). The run has stored the scores of all "
+            f"other protocols. Correct the function, try it with `assay doctor`, and run again."
+        ) from error
 
 
 def _path(store: Store, key: str) -> Path:
