@@ -16,7 +16,7 @@ import assay
 from assay.data.memory import as_dataset
 from assay.plugins import registry
 from assay.protocols.soundness import soundness as soundness_protocol
-from assay.ranking import leaderboard, reductions
+from assay.ranking import leaderboard, reductions, resampling
 from assay.ranking.intervals import set_interval
 from assay.ranking.reduce_soundness import soundness
 from assay.ranking.reductions import Reduction
@@ -168,6 +168,8 @@ def test_stored_numbers_equal_those_of_a_reduction_that_rank_knows(monkeypatch):
     assert rows_of(results, "own") == rows_of(results, "named")
     assert rows_of(results, "own", level=0.8) == rows_of(results, "named", level=0.8)
     assert rows_of(results, "own", level=0.8) != rows_of(results, "own")
+    few = {"resamples": 100}
+    assert rows_of(results, "own", **few) == rows_of(results, "named", **few)
     against = results.against("random")
     assert [{**row, "protocol": "own"} for row in against if row["protocol"] == "named"] == [
         row for row in against if row["protocol"] == "own"
@@ -291,11 +293,20 @@ def test_what_was_stored_for_other_curves_is_not_read(home):
     assert sorted(row["status"] for row in rows) == ["failed", "ok", "ok"]
 
 
+def test_resamples_do_not_depend_on_how_many_are_drawn_at_a_time(monkeypatch):
+    """Numbers are stored by resample, so a run stays readable if that choice changes."""
+    whole = np.concatenate(list(resampling.resample_counts(7, 50, 0)))
+    monkeypatch.setattr(resampling, "BLOCK", 40)
+    pieces = list(resampling.resample_counts(7, 50, 0))
+    assert len(pieces) == 10
+    assert (np.concatenate(pieces) == whole).all()
+
+
 def test_other_resamples_are_refused_and_fewer_methods_are_not():
     register("own", first_known)
     results = assay.load(run(["own"], "run").folder)
-    for options in ({"seed": 1}, {"resamples": 100}):
-        with pytest.raises(assay.InputError, match="Leave `resamples` and `seed` at their default"):
+    for options in ({"seed": 1}, {"resamples": 2001}):
+        with pytest.raises(assay.InputError, match="Leave `seed` at its default, and do"):
             results.leaderboard(**options)
     chosen = results.query("select * from scores where method <> 'saliency'")
     fewer = leaderboard(chosen, controls={"random": "random"}, outcomes=results.outcomes).rows
@@ -359,6 +370,18 @@ def test_a_number_too_many_or_too_few_is_said():
     register("own", lambda curves, x, weights: curves["first"][:, 0])
     with pytest.raises(assay.InputError, match=r"one number for each row.*\(1,\), got shape"):
         run(["own"])
+
+
+def test_an_error_in_the_reduction_names_it_and_leaves_the_other_scores():
+    register("own", lambda curves, x, weights: weights @ curves["frist"][:, 0])
+    with pytest.raises(assay.InputError, match=r"protocol `own` failed: KeyError: 'frist' \(test_"):
+        run(["own", "deletion"], "run")
+    with pytest.warns(RuntimeWarning, match="no scores of protocol `own` yet"):
+        rows = assay.load("run").leaderboard().rows
+    assert {(row["protocol"], row["status"]) for row in rows} == {
+        ("deletion", "ok"),
+        ("own", "failed"),
+    }
 
 
 def test_without_curves_a_cell_fails_and_says_why():

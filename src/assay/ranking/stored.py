@@ -6,8 +6,10 @@ questions and finds the same answers, so that methods stay paired: they share th
 question that the run did not ask is refused, because only the run has the code to answer it.
 """
 
+import contextlib
 import hashlib
 import json
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +23,7 @@ from assay.ranking.resampling import Floats
 from assay.ranking.sets import Outcome, SetCurves
 from assay.store import REDUCED, Store
 
-Draws = dict[str, Floats]  # numbers [b] by what identifies samples and weights
+Draws = dict[int, float]  # the number of a weighted set, by what identifies its samples and weights
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,17 @@ class Recording:
     def outcome(self, protocol: str, curves: SetCurves) -> Outcome:
         """Evaluate a protocol's reduction; whatever is asked of the outcome is kept."""
         _check_same_x(protocol, curves)
-        reduced = curves.reduced(self.reductions[protocol])
+        with _blaming(protocol):
+            reduced = curves.reduced(self.reductions[protocol])
         _, draws = self._draws.setdefault(curves.key, (reduced, {}))
 
         def values(samples: Sequence[str], weights: Floats) -> Floats:
-            key = _draw_key(samples, weights)
-            if key not in draws:
-                draws[key] = reduced.values(samples, weights)
-            return draws[key]
+            keys = _draw_keys(samples, weights)
+            if not all(key in draws for key in keys):
+                with _blaming(protocol):
+                    numbers = reduced.values(samples, weights).tolist()
+                draws.update(zip(keys, numbers, strict=True))
+            return np.array([draws[key] for key in keys])
 
         return replace(reduced, values=values, varied={})
 
@@ -68,26 +73,35 @@ def read_stored(store: Store, protocol: str, curves: SetCurves) -> Outcome:
             f"reduction is evaluated at the end. Run the suite again to finish the run."
         )
         return Outcome((), {}, lambda samples, weights: np.full(len(weights), np.nan))
-    own: dict[tuple[int, str], float] = {}
-    draws: dict[str, list[float]] = {}
-    for row in table.to_pylist():
-        if row["draw"]:
-            draws.setdefault(row["draw"], []).append(row["value"])
-        else:
-            own[row["seed"], row["sample"]] = row["value"]
+    rows = table.to_pylist()
+    own = {(row["seed"], row["sample"]): row["value"] for row in rows if row["draw"] is None}
+    draws = {row["draw"]: row["value"] for row in rows if row["draw"] is not None}
 
     def values(samples: Sequence[str], weights: Floats) -> Floats:
-        key = _draw_key(samples, weights)
-        if key not in draws:
+        keys = _draw_keys(samples, weights)
+        if not all(key in draws for key in keys):
             raise InputError(
                 f"Protocol `{protocol}` has a set-level reduction of the user's own, which the run "
-                f"evaluated for its own ranking: expected its methods, samples, `resamples` and "
-                f"`seed`, got others. Leave `resamples` and `seed` at their defaults; `level` may "
-                f"be any."
+                f"evaluated for its own ranking: expected its methods, samples and resamples, got "
+                f"others. Leave `seed` at its default, and do not raise `resamples` above its own."
             )
-        return np.array(draws[key])
+        return np.array([draws[key] for key in keys])
 
     return Outcome(curves.samples, own, values)
+
+
+@contextlib.contextmanager
+def _blaming(protocol: str) -> Iterator[None]:
+    """Say whose reduction raised an error, and what of the run is kept."""
+    try:
+        yield
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise InputError(
+            f"The reduction of protocol `{protocol}` failed: {type(error).__name__}: {error} "
+            f"({Path(last.filename).name}:{last.lineno}). The run has stored the scores of all "
+            f"other protocols. Correct the function, try it with `assay doctor`, and run again."
+        ) from error
 
 
 def _path(store: Store, key: str) -> Path:
@@ -96,20 +110,23 @@ def _path(store: Store, key: str) -> Path:
 
 def _part_rows(outcome: Outcome) -> Iterator[dict[str, object]]:
     for (seed, sample), part in outcome.own.items():
-        yield {"seed": seed, "sample": sample, "draw": "", "value": part}
+        yield {"seed": seed, "sample": sample, "draw": None, "value": part}
 
 
 def _draw_rows(draws: Draws) -> Iterator[dict[str, object]]:
-    for key, values in draws.items():
-        for value in values:
-            yield {"seed": None, "sample": None, "draw": key, "value": float(value)}
+    for key, value in draws.items():
+        yield {"seed": None, "sample": None, "draw": key, "value": value}
 
 
-def _draw_key(samples: Sequence[str], weights: Floats) -> str:
-    """What identifies weighted sets: their samples, and how often each counts."""
-    digest = hashlib.sha256(json.dumps([list(samples), list(weights.shape)]).encode())
-    digest.update(np.ascontiguousarray(weights, np.float64).tobytes())
-    return digest.hexdigest()[:16]
+def _draw_keys(samples: Sequence[str], weights: Floats) -> list[int]:
+    """What identifies each weighted set: its samples, and how often each counts."""
+    named = hashlib.sha256(json.dumps(list(samples)).encode())
+    keys = []
+    for row in np.ascontiguousarray(weights, np.float64):
+        digest = named.copy()
+        digest.update(row.tobytes())
+        keys.append(int.from_bytes(digest.digest()[:8], "little"))
+    return keys
 
 
 def _check_same_x(protocol: str, curves: SetCurves) -> None:

@@ -45,13 +45,13 @@ CHECKS = pa.schema(
     ]
 )
 
-# What a user's own set-level reduction gave: a sample's part of the number (`draw` is empty), or
-# the number of a weighted set, whose samples and weights `draw` identifies, in the order drawn.
+# What a user's own set-level reduction gave: a sample's part of the number (`draw` is null), or the
+# number of a weighted set, whose samples and weights `draw` identifies.
 REDUCED = pa.schema(
     [
         ("seed", pa.int64()),
         ("sample", pa.string()),
-        ("draw", pa.string()),
+        ("draw", pa.uint64()),
         ("value", pa.float64()),
     ]
 )
