@@ -594,18 +594,18 @@ def test_accuracy_is_known_before_anything_is_removed(tmp_path):
         {"datasets": [as_dataset((x, y))], "models": [assay.model(net)], "methods": ["random"],
          "protocols": [{"deletion": {"steps": 2}}]}
     )  # fmt: skip
-    told, rows = [], []
+    calls, rows = [], []
 
     def clean(manifest):
-        told.append((manifest["clean"], len(rows)))
+        calls.append((manifest.clean, len(rows)))
 
     net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
     results = run(spec, tmp_path, clean=clean, micro_batch=1, progress=False)
-    (((found,), asked),) = told
+    (((accuracy,), asked),) = calls
     right = int((net(x).argmax(1) == y).sum())
-    assert found["accuracy"] == right / 20
+    assert accuracy.accuracy == right / 20
     assert asked <= 20 + 2 + 2  # and the first looks
-    assert results.manifest["clean"] == [found]
+    assert results.manifest["clean"] == [accuracy.to_json()]
 
 
 def test_python_warns_where_a_network_is_hardly_above_chance():

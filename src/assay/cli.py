@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,18 +11,14 @@ from rich.markup import escape
 from assay.commands.listing import KINDS, print_entries, print_methods, rows_of
 from assay.commands.printing import (
     forecast_table,
-    print_accuracy,
     print_answer,
     print_failures,
+    print_inputs,
     print_not_applicable,
-    print_notes,
     print_promises,
 )
 from assay.errors import InputError, NotApplicable, PrerequisiteError, unknown
 from assay.suite.from_options import METHODS, PROTOCOLS, own_suite
-
-if TYPE_CHECKING:
-    from assay.store import Manifest
 
 app = typer.Typer(
     help="Which feature-attribution method can you trust, for this model and this data?",
@@ -216,14 +212,10 @@ def _run(
         console.print(forecast_table(found))
         return
 
-    def clean(manifest: "Manifest") -> None:
-        print_notes(console, manifest)
-        print_accuracy(console, manifest)
-
     try:
         results = engine.run(
             spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
-            clean=clean,
+            clean=lambda manifest: print_inputs(console, manifest),
         )  # fmt: skip
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped. The same command goes on where it stopped.")

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from assay.store import Manifest, StoredObject
 
 
-def print_notes(console: Console, manifest: Manifest) -> None:
+def print_inputs(console: Console, manifest: Manifest) -> None:
+    """Print how data and weights were read, and how often each network is right."""
+    _print_notes(console, manifest)
+    _print_accuracy(console, manifest)
+
+
+def _print_notes(console: Console, manifest: Manifest) -> None:
     """Print how data and weights were read, where assay had to decide it."""
     notes = {name: dataset.note for name, dataset in manifest.datasets.items()}
     weights = {name: model.weights_file for name, model in manifest.models.items()}
@@ -25,7 +31,7 @@ def print_notes(console: Console, manifest: Manifest) -> None:
             console.print(f"{name}: {note}.", markup=False, soft_wrap=True)
 
 
-def print_accuracy(console: Console, manifest: Manifest) -> None:
+def _print_accuracy(console: Console, manifest: Manifest) -> None:
     """Print how often each network is right, and a warning where that is hardly above chance."""
     for row in manifest.clean:
         right = f"right on {row.accuracy:.1%} of {row.n} samples of {row.dataset}."
