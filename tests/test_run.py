@@ -595,18 +595,18 @@ def test_accuracy_is_known_before_anything_is_removed(tmp_path):
         {"datasets": [as_dataset((x, y))], "models": [assay.model(net)], "methods": ["random"],
          "protocols": [{"deletion": {"steps": 2}}]}
     )  # fmt: skip
-    told, rows = [], []
+    calls, rows = [], []
 
     def clean(row):
-        told.append((row, len(rows)))
+        calls.append((row, len(rows)))
 
     net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
     results = run(spec, tmp_path, clean=clean, micro_batch=1, progress=False)
-    ((row, asked),) = told
+    ((row, asked),) = calls
     right = int((net(x).argmax(1) == y).sum())
-    assert row["accuracy"] == right / 8
+    assert row.accuracy == right / 8
     assert asked <= 8 + 2 + 2  # and the first looks
-    assert results.manifest["clean"] == [row]
+    assert results.manifest["clean"] == [row.to_json()]
 
 
 def test_a_bad_accuracy_is_reported_before_the_last_shard(tmp_path):
@@ -619,7 +619,7 @@ def test_a_bad_accuracy_is_reported_before_the_last_shard(tmp_path):
     )  # fmt: skip
     rows = []
     run(spec, tmp_path, clean=rows.append, progress=False)
-    assert [(row["n"], row["accuracy"]) for row in rows] == [(80, 0.0), (150, 0.0)]
+    assert [(row.n, row.accuracy) for row in rows] == [(80, 0.0), (150, 0.0)]
 
 
 def test_a_sample_is_read_once_for_looking_and_scoring(tmp_path):

@@ -1,6 +1,6 @@
 """The command line: assembles the commands of `assay.commands`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,9 +18,6 @@ from assay.commands.run import run
 from assay.commands.terminal import MISTAKE, console
 from assay.commands.trust import trust
 from assay.errors import InputError, NotApplicable, PrerequisiteError
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     help="Which feature-attribution method can you trust, for this model and this data?",

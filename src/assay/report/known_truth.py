@@ -8,8 +8,10 @@ from markupsafe import Markup
 from assay.ranking.rows import BoardRow
 from assay.ranking.trust import TrustRow
 from assay.report import charts
-from assay.report.board import Board, ProtocolPanel, number
+from assay.report.board import Board
 from assay.report.charts import shown
+from assay.report.protocol_panels import ProtocolPanel
+from assay.report.row_texts import number
 from assay.report.verdict import names
 
 

@@ -12,9 +12,9 @@ from markupsafe import Markup, escape
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
 from assay.report import board, facts, gallery, known_truth, traces, verdict
-from assay.report.board import FieldKey, ProtocolPanel
 from assay.report.charts import shown
 from assay.report.promise_table import PromiseLine, promise_lines
+from assay.report.protocol_panels import FieldKey, ProtocolPanel
 from assay.report.shown_run import ShownRun
 from assay.store import Manifest, SettingKey
 

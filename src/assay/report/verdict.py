@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from assay.ranking.overall import OverallRow
-from assay.report.board import Board, number, percent
+from assay.report.board import Board
+from assay.report.row_texts import number, percent
 from assay.store import MethodEntry
 
 
