@@ -143,7 +143,7 @@ def test_every_fill_serves_every_protocol(fill, protocol):
         texts = linear_texts()
         model, x, y, maps = texts.net, texts.x[:4], texts.y[:4], texts.truth[:4]
     if fill == "given":  # these data have no baseline of their own
-        with pytest.raises(assay.NotApplicable, match="baseline that the data give"):
+        with pytest.raises(assay.NotApplicable, match="baseline that the data hold"):
             assay.score(model, x, y, maps, protocol, fill=fill)
         return
     if fill == "rerender":  # nor are they painted of parts

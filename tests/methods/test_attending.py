@@ -208,7 +208,7 @@ def test_tokens_are_laid_out_over_the_input():
     assert layout(image(32, 32), 64) == (0, (8, 8))
     assert layout(image(32, 64), 33) == (1, (4, 8))
     assert layout(image(32, 32), 25, (4, 4)) == (9, (4, 4))  # a convolution says so
-    with pytest.raises(assay.NotApplicable, match=r"16 tokens where .* into 8 x 8 patches"):
+    with pytest.raises(assay.NotApplicable, match=r"16 tokens, but .* into 8 x 8 patches"):
         layout(image(32, 32), 16, (8, 8))  # a window of them
     words = Batch(("a",), torch.zeros(1, 7), torch.zeros(1))
     assert layout(words, 8) == (1, (7,))

@@ -195,7 +195,7 @@ def test_without_a_way_past_the_attention_nothing_enters():
             x = self.begin(ids)
             return self.head(self.attentions[0](x, x, x)[0][0])
 
-    with pytest.raises(assay.NotApplicable, match="enters its first block cannot be told"):
+    with pytest.raises(assay.NotApplicable, match="first block cannot be found"):
         assay.explain(as_text(Bare()), make_ids((9, 9, 9)), [0, 1, 2], "bt_head")
 
 

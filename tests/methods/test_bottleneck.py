@@ -185,9 +185,9 @@ def test_statistics_are_estimated_once_for_each_network_and_not_kept_for_ever():
         net.conv1.weight += 0.1
     assert passes() == first
     assert passes() == again
-    for n in range(2, 2 + 2 * statistics.KEPT):
+    for n in range(2, 2 + 2 * statistics.MOST_ESTIMATES):
         assay.explain(net, x.repeat(3, 1, 1, 1)[:n], y.repeat(3)[:n], "iba", **options)
-    assert len(statistics._ESTIMATES) == statistics.KEPT
+    assert len(statistics._ESTIMATES) == statistics.MOST_ESTIMATES
 
 
 def test_too_few_samples_are_told():
@@ -303,5 +303,5 @@ def test_a_layer_of_two_tensors_is_refused():
             return self.head(self.block(self.conv(x))[1])
 
     x, y = make_images(4)
-    with pytest.raises(assay.NotApplicable, match="the layer gives a tuple"):
+    with pytest.raises(assay.NotApplicable, match="this one returns a tuple"):
         assay.explain(Net(), x, y, "iba", layer="block")

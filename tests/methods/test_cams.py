@@ -87,9 +87,9 @@ def test_cam_reads_a_convolution_as_head_and_both_signs_of_one_logit():
     ("tail", "reason"),
     [
         ([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4)],
-         "reads 6 numbers"),
+         "has 6 inputs"),
         ([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.ReLU(), nn.Linear(4, 4)], "one linear layer"),
-        ([nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(4, 4)], "mean over places"),
+        ([nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(4, 4)], "mean over positions"),
     ],
     ids=["two layers", "a relu between", "max-pool"],
 )  # fmt: skip
@@ -267,7 +267,7 @@ def test_a_mean_over_tokens_is_a_head_for_cam():
     cam = assay.explain(model, x, y, "cam")
     assert found_layer(model, x) == "norm"
     assert torch.allclose(cam, 8 * by_hand(net, net.norm, x, y, 4), atol=1e-5)
-    with pytest.raises(assay.NotApplicable, match="mean over places"):
+    with pytest.raises(assay.NotApplicable, match="mean over positions"):
         assay.explain(assay.model(TinyViT().eval(), cam_reshape=(4, 2)), x, y, "cam")
 
 
@@ -314,7 +314,7 @@ def test_a_layer_that_is_not_used_is_named():
     net, (x, y) = make_net(), make_images(3)
     net.spare = nn.ReLU()
     for name in ("gradcam", "scorecam"):
-        with pytest.raises(assay.InputError, match="not used"):
+        with pytest.raises(assay.InputError, match="used by model `smallnet`, but it was not"):
             assay.explain(net, x, y, name, layer="spare")
     assert not any(m._forward_hooks for m in net.modules())
 

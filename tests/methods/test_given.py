@@ -120,7 +120,7 @@ class TestKeys:
         item = {"maps": {"path": str(path), "maps_hash": known}}
         assert choose_one("method", item).options["maps_hash"] == known
         np.save(path, np.zeros(3))
-        with pytest.raises(InputError, match=rf"Expected the maps {known}.*the file changed"):
+        with pytest.raises(InputError, match=rf"with the hash {known}.*the file changed"):
             choose_one("method", item)
 
 
@@ -209,7 +209,7 @@ class TestMistakes:
             ("ids.npz", {"maps": np.zeros((6, 16, 16)), "ids": IDS[:5]}, "each of 5 ids, got 6"),
             ("twice.npz", {"maps": np.zeros((2, 4, 4)), "ids": ["a", "a"]}, "`a` twice"),
             ("words.npy", np.array([["a"] * 16] * 6), "Expected numbers.*`0000`"),
-            ("objects.npy", np.array([None] * 6), "whole file of maps"),
+            ("objects.npy", np.array([None] * 6), "complete file of maps"),
             (
                 "ragged.npz",
                 {i: np.zeros((16, 16 + (i == "0003"))) for i in IDS},
@@ -228,7 +228,10 @@ class TestMistakes:
             assay.benchmark(net, data, [item], ["single_deletion"], **QUIET)
 
     def test_no_such_file(self, made, tmp_path):
-        with pytest.raises(PrerequisiteError, match=r"no file of maps `.*none\.npy`"):
+        with pytest.raises(
+            PrerequisiteError,
+            match=r"file `.*none\.npy`, but there is no such file",
+        ):
             choose_one("method", {"maps": {"path": str(tmp_path / "none.npy")}})
 
     def test_another_ending(self):
@@ -239,7 +242,7 @@ class TestMistakes:
         net, (x, y), *_ = made
         for name in ("torn.safetensors", "torn.npz", "torn.npy"):
             (tmp_path / name).write_bytes(b"PK not whole")
-            with pytest.raises(InputError, match="whole file of maps"):
+            with pytest.raises(InputError, match="complete file of maps"):
                 assay.explain(net, x, y, "maps", path=str(tmp_path / name))
 
     def test_without_a_path(self, capsys):

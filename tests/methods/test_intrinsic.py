@@ -204,7 +204,7 @@ def test_bagnet_refuses_a_network_that_says_a_wrong_field(net):
         assay.explain(net, x, y, "bagnet")
     wrong = make_bagnet()
     wrong.receptive_field = 9
-    with pytest.raises(InputError, match=r"5 x 5 patches, as a receptive field of 9.*\(.*7, 7\)"):
+    with pytest.raises(InputError, match=r"5 x 5 patches, for a receptive field of 9.*\(.*7, 7\)"):
         assay.explain(wrong, *images(1, 9, 9), "bagnet")
 
 

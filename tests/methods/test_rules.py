@@ -205,7 +205,7 @@ def test_an_operator_of_the_networks_own_is_named():
             return self.head(Own.apply(self.conv(x)).mean((2, 3)))
 
     x, y = make_images(2)
-    with pytest.raises(assay.NotApplicable, match="operator of its own, `Own`"):
+    with pytest.raises(assay.NotApplicable, match="custom autograd function, `Own`"):
         assay.explain(Net(), x, y, "guided_backprop")
 
 
@@ -375,7 +375,7 @@ def test_walks_may_end_at_a_layer():
     assert found.shape == (3, 8, 8)
     coarse = assay.explain(Tail(), inside[0].detach(), y, "excitation_backprop")
     assert torch.allclose(F.avg_pool2d(found[:, None], 2)[:, 0] * 4, coarse, atol=1e-12)
-    with pytest.raises(assay.NotApplicable, match="merged with the batch-norm"):
+    with pytest.raises(assay.NotApplicable, match="merged with the batch norm"):
         assay.explain(make_zoo(), x, y, "excitation_backprop", layer="conv1")
 
 

@@ -213,7 +213,7 @@ def test_mistakes_name_the_cure(world):
         assay.explain(net, x, y, attr.IntegratedGradients(net), n_stepz=3)
     with pytest.raises(assay.InputError, match=r"option of `Saliency.attribute`: `target`"):
         assay.explain(net, x, y, attr.Saliency(net), target=3)
-    with pytest.raises(assay.InputError, match="give a tensor, got tuple"):
+    with pytest.raises(assay.InputError, match="return a tensor, got tuple"):
         assay.explain(net, x, y, attr.IntegratedGradients(net), return_convergence_delta=True)
 
 

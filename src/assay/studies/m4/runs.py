@@ -28,7 +28,7 @@ NOISE = 0.001  # of SmoothGrad, as a share of the image's range
 
 
 @dataclass(frozen=True)
-class Network:
+class PatchNetwork:
     """A network that was trained on the patch.
 
     Attributes:
@@ -52,7 +52,7 @@ class Scored:
     refused: list[str] = field(default_factory=list)
 
 
-def trained(kinds: Sequence[Kind], study: Study) -> Iterator[Network]:
+def trained(kinds: Sequence[Kind], study: Study) -> Iterator[PatchNetwork]:
     """Networks of these kinds, one by one: at least half as many as the study's trials."""
     images = read_once(study, SIZE)
     seeds = math.ceil(study.trials / 2 / len(kinds))
@@ -65,9 +65,9 @@ def trained(kinds: Sequence[Kind], study: Study) -> Iterator[Network]:
                     rate=kind.rate, epochs=EPOCHS, train=TRAIN, samples=study.n, seed=seed,
                 )  # fmt: skip
             except Unproved as refusal:
-                yield Network(name, kind, refusal.proof.card(), None)
+                yield PatchNetwork(name, kind, refusal.proof.card(), None)
             else:
-                yield Network(name, kind, made.card["proof"], made)
+                yield PatchNetwork(name, kind, made.card["proof"], made)
 
 
 def scored(kinds: Sequence[Kind], study: Study) -> Scored:
