@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from everywhere import check_everywhere
 
 from assay import registry
 from assay.conformance.methods import (
@@ -14,6 +13,7 @@ from assay.conformance.methods import (
     usual_maps,
 )
 from assay.conformance.worlds import linear_image_model, linear_vector_model
+from conformance.everywhere import check_everywhere
 
 # Options beside the defaults that change what a method computes.
 VARIANTS = {
