@@ -25,29 +25,23 @@ VARIANTS = {
     "single_color_modulo": [{"size": 48, "samples": 8, "modulus": 7, "weights": "uniform"}],
 }
 NAMES = [e.name for e in registry.everything("environment") if not e.own]
-ITEMS = [
-    item
-    for name in NAMES
-    for item in (
-        {name: CHEAP[name]} if name in CHEAP else name,
-        *({name: options} for options in VARIANTS.get(name, ())),
-    )
-]
 
 
-@pytest.mark.parametrize("item", ITEMS, ids=str)
-def test_rules(item):
-    """All of them hold, and all but one at most apply."""
-    broken, idle = [], []
-    for check in checks.RULES:
-        try:
-            check(checks.in_small(), item)
-        except Fault as fault:
-            broken.append(f"{check.__name__}: {fault}")
-        except NotApplicable as reason:
-            idle.append(f"{check.__name__}: {reason}")
-    assert not broken
-    assert len(idle) <= 1
+@pytest.mark.parametrize("name", NAMES)
+def test_rules(name):
+    """Under every option set all of them hold, and all but one at most apply."""
+    usual = {name: CHEAP[name]} if name in CHEAP else name
+    for item in (usual, *({name: options} for options in VARIANTS.get(name, ()))):
+        broken, idle = [], []
+        for check in checks.RULES:
+            try:
+                check(checks.in_small(), item)
+            except Fault as fault:
+                broken.append(f"{item}: {check.__name__}: {fault}")
+            except NotApplicable as reason:
+                idle.append(f"{item}: {check.__name__}: {reason}")
+        assert not broken
+        assert len(idle) <= 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,7 +61,8 @@ def test_chance_is_what_many_noise_maps_score(name):
     truth = torch.zeros(6, 6)
     truth[0, :3], truth[2, 1:5] = torch.tensor([1.0, 0.5, 0.25]), -1.0
     draws = 4000
-    x, y = torch.rand(draws, 3, 6, 6), torch.zeros(draws, dtype=torch.long)
+    generator = torch.Generator().manual_seed(2)
+    x, y = torch.rand(draws, 3, 6, 6, generator=generator), torch.zeros(draws, dtype=torch.long)
     truths = truth.expand(draws, 6, 6)
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(108, 2))
     noise = torch.rand(draws, 6, 6, generator=torch.Generator().manual_seed(1))

@@ -1,11 +1,11 @@
 """The loop over all worlds: what leaves a world out, and what does not."""
 
 import pytest
-from everywhere import check_everywhere
 
 from assay.conformance.methods import usual_maps
 from assay.conformance.worlds import Fault, linear_image_model, small_image_network
 from assay.errors import InputError, NotApplicable
+from conformance.everywhere import check_everywhere
 
 WORLDS = (small_image_network, linear_image_model)
 

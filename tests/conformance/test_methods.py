@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from everywhere import check_everywhere
 
 from assay.conformance.methods import (
     RULES,
@@ -14,6 +13,7 @@ from assay.conformance.methods import (
 )
 from assay.conformance.worlds import linear_image_model, linear_vector_model
 from assay.plugins import registry
+from conformance.everywhere import check_everywhere
 
 # Options beside the defaults that change what a method computes.
 VARIANTS = {

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from everywhere import check_everywhere, made
 
 import assay
 from assay.conformance import protocols as checks
 from assay.conformance.protocols import WORLDS
 from assay.conformance.worlds import Fault, linear_texts
 from assay.plugins import registry
+from conformance.everywhere import check_everywhere, made
 from small_worlds import make_images, make_net
 
 # Options beside the defaults that change what a protocol computes; all kept cheap.
