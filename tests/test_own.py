@@ -196,7 +196,7 @@ class TestModels:
             ({"weights": "nowhere.pt"}, "found no such file"),
             ({"widht": 3}, "Did you mean `width`"),
             ({"width": 8, "weights": "best.pt"}, "do not fit"),
-            ({"size": 32}, "`mean` and `std` beside `size`"),
+            ({"size": 32}, "`mean` and `std` with `size`"),
         ],
     )
     def test_mistakes_are_named(self, options, message):
@@ -204,7 +204,7 @@ class TestModels:
             suite({"./my_net.py:build": options}, {"image_folder": {"path": "val"}})
 
     def test_a_factory_that_gives_no_module(self):
-        with pytest.raises(assay.InputError, match=r"to give a torch.nn.Module, got int"):
+        with pytest.raises(assay.InputError, match=r"to return a torch.nn.Module, got int"):
             suite("./my_net.py:number", {"image_folder": {"path": "val"}})
 
     def test_nothing_said_of_a_model_is_dropped(self):
