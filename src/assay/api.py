@@ -4,7 +4,7 @@ import functools
 import inspect
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.data.memory import as_dataset
+from assay.engine.engine import Engine
 from assay.errors import InputError, NotApplicable, unknown, warn
 from assay.methods.attribution import attribute, given, other_maps, reduce_map, wrong_shape
 from assay.methods.attributors import attributor, is_attributor
@@ -25,6 +26,7 @@ from assay.plan.plan import Plan, build_one
 from assay.plan.scoring import dealt, score_case, settled
 from assay.plugins import registry
 from assay.plugins.needs import say_missing
+from assay.plugins.option_types import Options
 from assay.results import Results
 from assay.run.budget import fit
 from assay.run.manifest import hardly_above_chance
@@ -43,9 +45,9 @@ Target = int | str  # `label`, `predicted`, or a class by its number or name
 @torch.inference_mode(False)  # gradients are taken, wherever it is called
 def benchmark(
     net: nn.Module | Model | str,
-    data: Any,
-    methods: Sequence[Any] | Mapping[str, Any] | None = None,
-    protocols: Sequence[Any] | None = None,
+    data: object,
+    methods: Sequence[object] | Mapping[str, object] | None = None,
+    protocols: Sequence[object] | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     *,
@@ -124,9 +126,9 @@ def _say_clean(manifest: dict[str, Any], aloud: bool) -> None:
 @torch.inference_mode(False)
 def dry_run(
     net: nn.Module | Model | str,
-    data: Any,
-    methods: Sequence[Any] | Mapping[str, Any] | None = None,
-    protocols: Sequence[Any] | None = None,
+    data: object,
+    methods: Sequence[object] | Mapping[str, object] | None = None,
+    protocols: Sequence[object] | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     *,
@@ -143,7 +145,13 @@ def dry_run(
 
 @torch.inference_mode(False)
 def explain(
-    net: nn.Module | Model | str, X: Any, y: Any, method: Any, *, seed: int = 0, **options: Any
+    net: nn.Module | Model | str,
+    X: object,
+    y: object,
+    method: object,
+    *,
+    seed: int = 0,
+    **options: Any,
 ) -> Tensor:
     """A method's maps, reduced to one signed number per position: `[B, H, W]` for images.
 
@@ -172,10 +180,10 @@ def explain(
 @torch.inference_mode(False)
 def score(
     net: nn.Module | Model | str,
-    X: Any,
-    y: Any,
+    X: object,
+    y: object,
     maps: Tensor,
-    protocol: Any,
+    protocol: object,
     *,
     seed: int = 0,
     **options: Any,
@@ -219,7 +227,7 @@ def score(
 
 
 @contextmanager
-def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Any]]]:
+def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Engine]]]:
     plan, _ = prepare(spec, NOWHERE)
     (model,) = plan.models.values()
     with model.evaluating(), torch.no_grad():
@@ -228,9 +236,9 @@ def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Any]]]:
 
 def _spec(
     net: nn.Module | Model | str,
-    data: Any,
-    methods: Sequence[Any] | Mapping[str, Any] | None,
-    protocols: Sequence[Any] | None,
+    data: object,
+    methods: Sequence[object] | Mapping[str, object] | None,
+    protocols: Sequence[object] | None,
     seed: int,
     target: Target,
     limit: int | None,
@@ -280,7 +288,7 @@ def _model(net: nn.Module | Model | str) -> Model:
     return model
 
 
-def _fits(choice: Choice, item: Any, dataset: Dataset) -> Choice:
+def _fits(choice: Choice, item: object, dataset: Dataset) -> Choice:
     """Refuse maps that cannot belong to the data before anything is computed."""
     value = next(iter(item.values())) if isinstance(item, Mapping) and len(item) == 1 else None
     if isinstance(value, Tensor) or hasattr(value, "__array__"):
@@ -299,16 +307,18 @@ def _fits(choice: Choice, item: Any, dataset: Dataset) -> Choice:
     return choice
 
 
-def _items(given: Any) -> list[Any]:
+def _items(choices: object) -> list[object]:
     """A list of choices, however it was written: one name, a list, or a mapping by name."""
-    if isinstance(given, str) or callable(given) or is_attributor(given):
-        return [given]
-    if isinstance(given, Mapping):
-        return [{name: value} for name, value in given.items()]
-    return list(given)
+    if isinstance(choices, str) or callable(choices) or is_attributor(choices):
+        return [choices]
+    if isinstance(choices, Mapping):
+        return [{name: value} for name, value in choices.items()]
+    if not isinstance(choices, Iterable):
+        raise InputError(f"Expected a list of names, got {type(choices).__name__}.")
+    return list(choices)
 
 
-def _method(item: Any, options: Mapping[str, Any], model: Model) -> Choice:
+def _method(item: object, options: Options, model: Model) -> Choice:
     """One method as Python code writes it: a name, options, maps, a callable."""
     if isinstance(item, Choice):
         return item

@@ -22,7 +22,7 @@ from assay.suite.defaults import IMAGE_METHOD, TEXT_METHOD
 if TYPE_CHECKING:
     from PIL import Image
 
-    from assay.plugins.items import Item
+    from assay.plugins.option_types import Item
     from assay.report.words import Words
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from assay.errors import InputError, unknown
 from assay.models.weights import load_weights
 from assay.models.wrap import model
-from assay.plugins.items import Options
+from assay.plugins.option_types import Options
 from assay.plugins.registry import ModelFactory
 from assay.types import Model, Prepare
 

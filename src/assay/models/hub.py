@@ -10,7 +10,7 @@ from assay.errors import PrerequisiteError, unknown
 from assay.models.factory import DESCRIPTION, describe
 from assay.models.huggingface import hugging_face
 from assay.models.shim import ensure_torchvision as ensure_torchvision
-from assay.plugins.items import Options
+from assay.plugins.option_types import Options
 from assay.types import Model
 from assay.types.pixels import Pixels, Preprocess
 

@@ -17,7 +17,7 @@ from torch import nn
 from assay.errors import InputError, PrerequisiteError, unknown, warn
 from assay.models.factory import DESCRIPTION, describe
 from assay.models.shim import ensure_torchvision
-from assay.plugins.items import Options
+from assay.plugins.option_types import Options
 from assay.types import Model
 from assay.types.pixels import Pixels, Preprocess
 from assay.types.tokens import Tokenize, Tokens
@@ -145,11 +145,11 @@ def _sides(size: object) -> Options:
 def _tokenization(net: nn.Module, tokenizer: Loaded, folder: str, length: int | None) -> Tokenize:
     embedding: nn.Embedding = net.get_input_embeddings()  # type: ignore[operator]
     _check_pair(net, tokenizer, embedding.num_embeddings, folder)
-    content = {tokenizer.unk_token_id, tokenizer.mask_token_id}
+    removable = {tokenizer.unk_token_id, tokenizer.mask_token_id}
     tokens = Tokens(
         pad=tokenizer.pad_token_id,
         mask=tokenizer.mask_token_id,
-        special=frozenset(tokenizer.all_special_ids) - content,
+        special=frozenset(tokenizer.all_special_ids) - removable,
         embedding=next(name for name, module in net.named_modules() if module is embedding),
         named=True,
     )

@@ -29,6 +29,7 @@ def ensure_torchvision() -> None:
             del sys.modules[module]
         library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            schema = f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            library.define(schema)  # type: ignore[no-untyped-call]
         _DEFINITIONS.append(library)
         import torchvision  # noqa: F401

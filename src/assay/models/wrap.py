@@ -1,4 +1,4 @@
-"""Any torch network as a model, with what assay must know about it."""
+"""A torch network as a model, with what assay must know about it."""
 
 import difflib
 import inspect

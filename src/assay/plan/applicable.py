@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from assay.plan.plan import build_one
-from assay.plugins.items import Item
+from assay.plugins.option_types import Item
 from assay.suite.spec import Spec, choose_one
 from assay.types import Dataset, Model
 

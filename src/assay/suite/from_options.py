@@ -6,7 +6,7 @@ from pathlib import Path
 
 from assay.errors import InputError, PrerequisiteError, unknown
 from assay.plugins.addresses import is_address
-from assay.plugins.items import Item
+from assay.plugins.option_types import Item
 from assay.plugins.registry import Plugin, everything, names
 from assay.suite.defaults import METHODS, PROTOCOLS
 from assay.suite.spec import Spec, make_suite

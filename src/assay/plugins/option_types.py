@@ -1,0 +1,20 @@
+"""Types that options of several plug-ins share; `assay.plugins.options` puts them in words."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+Options = Mapping[str, Any]  # the options of a plug-in by name
+Item = str | Mapping[str, Options]  # a plug-in as a suite writes it: a name, or {name: options}
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+
+# Shares differ in whether they may be nothing (0) and everything (1).
+Share = Annotated[float, Field(gt=0, le=1)]
+ShareBelowOne = Annotated[float, Field(ge=0, lt=1)]
+InnerShare = Annotated[float, Field(gt=0, lt=1)]
+
+Output = Literal["logit", "probability", "log_odds"]  # the number of the model that is read
