@@ -9,9 +9,10 @@ import yaml
 from PIL import Image
 
 import assay
-from assay.plan.plan import resolve
+from assay.plan.plan import build_one, resolve
 from assay.plugins import registry
 from assay.run.manifest import hardly_above_chance
+from assay.suite.defaults import METHODS, PROTOCOLS
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import choose_one, make_suite
 
@@ -115,6 +116,22 @@ def test_python_takes_paths_and_addresses_and_gives_the_same_numbers(call):
     assert first == second
     maps = assay.explain("./my_net.py:network", torch.randn(2, 3, 32, 32), [0, 1], "saliency")
     assert maps.shape == (2, 32, 32)
+
+
+@pytest.mark.usefixtures("home")
+def test_without_lists_the_command_line_runs_what_python_runs(call):
+    """One list of defaults; what does not apply here, such as the oracle, is left out."""
+    plain = OWN[: OWN.index("--protocols")]
+    assert call(*plain, "--limit", "4", "--out", "a")[0] == 0
+    options = {"weights": "best.pt", "size": 32, "mean": [0.5] * 3, "std": [0.2] * 3}
+    model = build_one("model", {"./my_net.py:build": options})
+    theirs = assay.benchmark(model, "val", limit=4, progress=False).scores
+    ours = assay.load("a").scores
+    columns = ["method", "protocol", "sample", "value"]
+    assert ours.select(columns).equals(theirs.select(columns))
+    applicable = {choose_one("method", item).label for item in METHODS} - {"oracle"}
+    assert set(ours["method"].to_pylist()) == applicable
+    assert len(set(ours["protocol"].to_pylist())) == len(PROTOCOLS)
 
 
 @pytest.mark.usefixtures("home")
