@@ -9,9 +9,10 @@ import yaml
 from PIL import Image
 
 import assay
-from assay.plan.plan import resolve
+from assay.plan.plan import build_one, resolve
 from assay.plugins import registry
 from assay.store import CleanAccuracy
+from assay.suite.defaults import METHODS, PROTOCOLS
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import choose_one, make_suite
 
@@ -118,6 +119,22 @@ def test_python_takes_paths_and_addresses_and_gives_the_same_numbers(call):
 
 
 @pytest.mark.usefixtures("home")
+def test_without_lists_the_command_line_runs_what_python_runs(call):
+    """One list of defaults; what does not apply here, such as the oracle, is left out."""
+    plain = OWN[: OWN.index("--protocols")]
+    assert call(*plain, "--limit", "4", "--out", "a")[0] == 0
+    options = {"weights": "best.pt", "size": 32, "mean": [0.5] * 3, "std": [0.2] * 3}
+    model = build_one("model", {"./my_net.py:build": options})
+    theirs = assay.benchmark(model, "val", limit=4, progress=False).scores
+    ours = assay.load("a").scores
+    columns = ["method", "protocol", "sample", "value"]
+    assert ours.select(columns).equals(theirs.select(columns))
+    applicable = {choose_one("method", item).label for item in METHODS} - {"oracle"}
+    assert set(ours["method"].to_pylist()) == applicable
+    assert len(set(ours["protocol"].to_pylist())) == len(PROTOCOLS)
+
+
+@pytest.mark.usefixtures("home")
 def test_classes_said_on_the_command_line_decide(call):
     assert call(*OWN, "--classes", "dog,cat", "--out", "a")[0] == 0
     assert assay.load("a").spec.datasets == [
@@ -196,7 +213,7 @@ class TestModels:
             ({"weights": "nowhere.pt"}, "found no such file"),
             ({"widht": 3}, "Did you mean `width`"),
             ({"width": 8, "weights": "best.pt"}, "do not fit"),
-            ({"size": 32}, "`mean` and `std` beside `size`"),
+            ({"size": 32}, "`mean` and `std` with `size`"),
         ],
     )
     def test_mistakes_are_named(self, options, message):
@@ -204,7 +221,7 @@ class TestModels:
             suite({"./my_net.py:build": options}, {"image_folder": {"path": "val"}})
 
     def test_a_factory_that_gives_no_module(self):
-        with pytest.raises(assay.InputError, match=r"to give a torch.nn.Module, got int"):
+        with pytest.raises(assay.InputError, match=r"to return a torch.nn.Module, got int"):
             suite("./my_net.py:number", {"image_folder": {"path": "val"}})
 
     def test_nothing_said_of_a_model_is_dropped(self):

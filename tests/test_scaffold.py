@@ -90,7 +90,7 @@ def test_wrong_names_are_refused(call, tmp_path, monkeypatch, kind, name, messag
 
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "test_mine.py").write_text("precious")
-    with pytest.raises(assay.InputError, match=r"already is .*test_mine\.py"):
+    with pytest.raises(assay.InputError, match=r"test_mine\.py` already exists"):
         write_plugin("method", "mine", tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["test_mine.py"]
     assert (tmp_path / "test_mine.py").read_text() == "precious"

@@ -3,7 +3,7 @@
 import inspect
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from assay.plan.plan import Plan, build_one
 from assay.plan.scoring import dealt, score_case, settled
 from assay.plugins import registry
 from assay.plugins.needs import say_missing
+from assay.plugins.option_types import Options
 from assay.results import Results
 from assay.run import dry_run as run_dry
 from assay.run import run
@@ -43,9 +44,9 @@ Target = int | str  # `label`, `predicted`, or a class by its number or name
 @torch.inference_mode(False)  # gradients are taken, wherever it is called
 def benchmark(
     net: nn.Module | Model | str,
-    data: Any,
-    methods: Sequence[Any] | Mapping[str, Any] | None = None,
-    protocols: Sequence[Any] | None = None,
+    data: object,
+    methods: Sequence[object] | Mapping[str, object] | None = None,
+    protocols: Sequence[object] | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     *,
@@ -121,9 +122,9 @@ def _say_clean(row: CleanAccuracy, aloud: bool) -> None:
 @torch.inference_mode(False)
 def dry_run(
     net: nn.Module | Model | str,
-    data: Any,
-    methods: Sequence[Any] | Mapping[str, Any] | None = None,
-    protocols: Sequence[Any] | None = None,
+    data: object,
+    methods: Sequence[object] | Mapping[str, object] | None = None,
+    protocols: Sequence[object] | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     *,
@@ -140,7 +141,13 @@ def dry_run(
 
 @torch.inference_mode(False)
 def explain(
-    net: nn.Module | Model | str, X: Any, y: Any, method: Any, *, seed: int = 0, **options: Any
+    net: nn.Module | Model | str,
+    X: object,
+    y: object,
+    method: object,
+    *,
+    seed: int = 0,
+    **options: Any,
 ) -> Tensor:
     """A method's maps, reduced to one signed number per position: `[B, H, W]` for images.
 
@@ -169,10 +176,10 @@ def explain(
 @torch.inference_mode(False)
 def score(
     net: nn.Module | Model | str,
-    X: Any,
-    y: Any,
+    X: object,
+    y: object,
     maps: Tensor,
-    protocol: Any,
+    protocol: object,
     *,
     seed: int = 0,
     **options: Any,
@@ -230,9 +237,9 @@ def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Engine]]]:
 
 def _spec(
     net: nn.Module | Model | str,
-    data: Any,
-    methods: Sequence[Any] | Mapping[str, Any] | None,
-    protocols: Sequence[Any] | None,
+    data: object,
+    methods: Sequence[object] | Mapping[str, object] | None,
+    protocols: Sequence[object] | None,
     seed: int,
     target: Target,
     limit: int | None,
@@ -282,7 +289,7 @@ def _model(net: nn.Module | Model | str) -> Model:
     return model
 
 
-def _fits(choice: Choice, item: Any, dataset: Dataset) -> Choice:
+def _fits(choice: Choice, item: object, dataset: Dataset) -> Choice:
     """Refuse maps that cannot belong to the data before anything is computed."""
     value = next(iter(item.values())) if isinstance(item, Mapping) and len(item) == 1 else None
     if isinstance(value, Tensor) or hasattr(value, "__array__"):
@@ -301,16 +308,18 @@ def _fits(choice: Choice, item: Any, dataset: Dataset) -> Choice:
     return choice
 
 
-def _items(given: Any) -> list[Any]:
+def _items(choices: object) -> list[object]:
     """A list of choices, however it was written: one name, a list, or a mapping by name."""
-    if isinstance(given, str) or callable(given) or is_attributor(given):
-        return [given]
-    if isinstance(given, Mapping):
-        return [{name: value} for name, value in given.items()]
-    return list(given)
+    if isinstance(choices, str) or callable(choices) or is_attributor(choices):
+        return [choices]
+    if isinstance(choices, Mapping):
+        return [{name: value} for name, value in choices.items()]
+    if not isinstance(choices, Iterable):
+        raise InputError(f"Expected a list of names, got {type(choices).__name__}.")
+    return list(choices)
 
 
-def _method(item: Any, options: Mapping[str, Any], model: Model) -> Choice:
+def _method(item: object, options: Options, model: Model) -> Choice:
     """One method as Python code writes it: a name, options, maps, a callable."""
     if isinstance(item, Choice):
         return item

@@ -84,8 +84,8 @@ def test_size_mean_and_std_say_how_image_files_are_read() -> None:
         ({"cam_layer": 3}, "module or its name, got int"),
         ({"output": [1]}, "`output`.*got list"),
         ({"prepare": lambda image: image}, "a `Tokenize`, got function"),
-        ({"size": 8}, "`mean` and `std` beside `size`"),
-        ({"resize": 8, "mean": 0.5, "std": 0.5}, "`size` beside `resize`"),
+        ({"size": 8}, "`mean` and `std` with `size`"),
+        ({"resize": 8, "mean": 0.5, "std": 0.5}, "`size` with `resize`"),
         (
             {"size": 8, "mean": 0.5, "std": 1, "prepare": Preprocess(8, Pixels((0.5,), (1.0,)))},
             "`size` or `prepare`, not both",
@@ -115,5 +115,5 @@ def test_what_is_no_network(net: Any, says: str) -> None:
 
 
 def test_a_ready_model_takes_no_options() -> None:
-    with pytest.raises(InputError, match="no `mean` beside the ready model `small`"):
+    with pytest.raises(InputError, match="no `mean` for `small`, which is already a `Model`"):
         model(model(Small()), mean=0.5, std=0.5)

@@ -1,7 +1,6 @@
 """`assay doctor`: the machine's setup, or the conformance of one plug-in."""
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
@@ -35,6 +34,8 @@ def doctor(
 
 def print_machine() -> None:
     """Print versions, threads and GPUs."""
+    from importlib.metadata import PackageNotFoundError, version
+
     table = Table(title=f"Python {platform.python_version()} on {platform.platform()}")
     for column in ("package", "version", "for"):
         table.add_column(column)

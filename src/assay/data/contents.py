@@ -15,7 +15,7 @@ def is_saved_dataset(path: Path) -> bool:
 
 
 def is_folder_of_images(path: Path) -> bool:
-    """Any other folder."""
+    """A folder that `save_to_disk` did not write."""
     return path.is_dir() and not is_saved_dataset(path)
 
 
@@ -29,12 +29,12 @@ def is_table_of_texts(path: Path) -> bool:
 
 
 def is_csv_of_images(path: Path) -> bool:
-    """Any other CSV file."""
+    """A CSV file that does not hold texts."""
     return _is_table_of_images(path, ".csv")
 
 
 def is_parquet_of_images(path: Path) -> bool:
-    """Any other parquet file."""
+    """A parquet file that does not hold texts."""
     return _is_table_of_images(path, ".parquet")
 
 

@@ -1,4 +1,4 @@
-"""BagNets: networks whose answer is the mean of what they say of every small patch alone."""
+"""BagNets: networks whose logits are the mean of the logits of every small patch alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Layout:
     size: int  # pixels a side of the images it is meant for
 
 
-# By the side of the patches. Those of 33 pixels are the published BagNet-33 in all its sizes.
+# By the patch size in pixels. 33 is the published BagNet-33, with its width and depth.
 LAYOUTS = {
     5: Layout((3, 1, 1), (2, 1, 1), (2, 2, 2), width=32, size=32),
     9: Layout((3, 3, 1), (2, 1, 1), (2, 2, 2), width=32, size=32),
@@ -38,10 +38,10 @@ LAYOUTS = {
 
 
 class Bottleneck(nn.Module):
-    """1 x 1, then 1 x 1 or 3 x 3 without padding, then 1 x 1, beside a shortcut."""
+    """1 x 1, then 1 x 1 or 3 x 3 without padding, then 1 x 1, added to a shortcut."""
 
     def __init__(self, channels: int, middle: int, kernel: int, stride: int) -> None:
-        """A block that gives EXPANSION times as many channels as its middle has."""
+        """A block with EXPANSION times as many output channels as its middle has."""
         super().__init__()
         out = EXPANSION * middle
         self.conv1 = nn.Conv2d(channels, middle, 1, bias=False)
@@ -63,7 +63,8 @@ class Bottleneck(nn.Module):
         """[B, C, H, W] to [B, C', (H - kernel) // stride + 1, ...]."""
         y = self.relu1(self.bn1(self.conv1(x)))
         y = self.bn3(self.conv3(self.relu2(self.bn2(self.conv2(y)))))
-        shortcut = self.downsample(x)[:, :, : y.shape[2], : y.shape[3]]  # of each patch the first
+        # Nothing is padded, so y is smaller: the shortcut takes the first pixel of each patch.
+        shortcut = self.downsample(x)[:, :, : y.shape[2], : y.shape[3]]
         out: Tensor = self.relu3(y + shortcut)
         return out
 
@@ -71,8 +72,8 @@ class Bottleneck(nn.Module):
 class BagNet(nn.Module):
     """Features of patches, their mean, one linear layer: so the logit is the mean over patches.
 
-    No convolution pads. Patch i, j sees the `receptive_field` pixels from `stride` i and `stride` j
-    on and nothing else.
+    No convolution pads. Patch (i, j) depends only on the `receptive_field` pixels from `stride` i
+    and `stride` j on.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class BagNet(nn.Module):
         strides: Sequence[int] = LAYOUTS[9].strides,
         blocks: Sequence[int] = LAYOUTS[9].blocks,
     ) -> None:
-        """A stage for each kernel; only its first block sees beyond one place and may stride."""
+        """One stage per kernel; only its first block is larger than 1 x 1 and may stride."""
         super().__init__()
         self.conv1 = nn.Conv2d(3, width, 1, bias=False)
         self.conv2 = nn.Conv2d(width, width, 3, bias=False)
@@ -110,7 +111,7 @@ class BagNet(nn.Module):
         return logits
 
     def features(self, x: Tensor) -> Tensor:
-        """[B, 3, H, W] to [B, C, h, w], each place from its own patch."""
+        """[B, 3, H, W] to [B, C, h, w], each position from its own patch."""
         if min(x.shape[2:]) < self.receptive_field:
             raise InputError(
                 f"Expected images of at least {self.receptive_field} pixels a side, the size of "
@@ -122,7 +123,7 @@ class BagNet(nn.Module):
         return x
 
     def patch_logits(self, x: Tensor) -> Tensor:
-        """[B, 3, H, W] to [B, classes, h, w]: what it says of every patch alone."""
+        """[B, 3, H, W] to [B, classes, h, w]: the logits of every patch alone."""
         logits: Tensor = self.fc(self.features(x).movedim(1, -1))
         return logits.movedim(-1, 1)
 
@@ -136,11 +137,11 @@ def bagnet(
     classes: Annotated[int, Field(ge=2)] = 10,
     seed: int = 0,
 ) -> Model:
-    """A bag of local features: the mean of what it says of every patch of `field` pixels alone.
+    """A bag of local features: the mean of the logits of every patch of `field` pixels alone.
 
-    Patches of 5 and 9 pixels, one every 2, are for images of 32; 33, one every 8, is the published
-    BagNet-33 for 224 pixels. Without `weights` it is untrained, its random weights drawn by `seed`;
-    `benchmarks/train_small.py` trains it.
+    Patches of 5 and 9 pixels, one every 2, are for images of 32 pixels; 33, one every 8, is the
+    published BagNet-33 for 224 pixels. Without `weights` it is untrained, with random weights drawn
+    by `seed`; `benchmarks/train_small.py` trains it.
     """
     layout = LAYOUTS[field]
     with torch.random.fork_rng(devices=[]):

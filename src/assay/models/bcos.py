@@ -1,7 +1,7 @@
-"""B-cos networks: every weight is scaled by how well it fits its input, so the whole is linear.
+"""B-cos networks: every answer of a filter is scaled by its cosine with the input.
 
-A layer answers |cos(x, w)| times the projection of x on the unit vector along w. With the cosines
-taken as given, a network of such layers is one linear map of its input: it explains itself.
+A layer returns |cos(x, w)| times the projection of x on the unit vector along w. With the cosines
+held constant, a network of such layers is one linear map of its input: it explains itself.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ PIXELS = Pixels(mean=(0.0,) * 3, std=(1.0,) * 3)  # the network takes pixels in 
 
 
 class Encode(nn.Module):
-    """Every colour beside its complement: no colour is dark to the network, none has no say."""
+    """Every colour with its complement, so that dark colours carry information too."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Pixels in [0, 1], [B, 3, H, W] to [B, 6, H, W]."""
@@ -33,7 +33,7 @@ class Encode(nn.Module):
 
 
 class BcosConv2d(nn.Module):
-    """A convolution with unit filters, each answer scaled by its cosine: |cos| w^T x, so B = 2."""
+    """A convolution with unit filters, each output scaled by its cosine: |cos| w^T x, so B = 2."""
 
     def __init__(self, channels: int, out_channels: int, kernel: int = 1, stride: int = 1) -> None:
         """A convolution that keeps the size at stride 1."""
@@ -53,7 +53,7 @@ class BcosConv2d(nn.Module):
 
 
 class UncentredNorm(nn.Module):
-    """Batch-norm that neither subtracts the mean nor adds a bias, so that it stays linear."""
+    """Batch norm that neither subtracts the mean nor adds a bias, so that it stays linear."""
 
     running_var: Tensor
 
@@ -65,7 +65,7 @@ class UncentredNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The shape stays."""
+        """The input, scaled per channel; the shape stays."""
         variance = self.running_var
         if self.training:
             variance = x.var((0, 2, 3), unbiased=False)
@@ -75,7 +75,7 @@ class UncentredNorm(nn.Module):
 
 
 class BcosBlock(nn.Module):
-    """Two 3 x 3 B-cos convolutions beside a shortcut, without any ReLU."""
+    """Two 3 x 3 B-cos convolutions added to a shortcut, without any ReLU."""
 
     def __init__(self, channels: int, out_channels: int, stride: int) -> None:
         """A block that keeps the resolution (stride 1) or halves it (stride 2)."""
@@ -98,14 +98,14 @@ class BcosBlock(nn.Module):
 
 
 class BcosResNet(nn.Module):
-    """Three stages of blocks at full, half and quarter size, a B-cos head and the mean over places.
+    """Three stages of blocks at full, half and quarter size, a B-cos head, the mean over positions.
 
     It takes pixels in [0, 1]. A constant, the log-odds of one class in `classes`, is added at the
-    end; all the rest is linear in the encoded input once the cosines are taken as given.
+    end; everything else is linear in the encoded input once the cosines are held constant.
     """
 
     def __init__(self, depth: int = 20, width: int = 24, classes: int = 10) -> None:
-        """A network of `depth` = 6n + 2 layers, n blocks to a stage, `width` channels at first."""
+        """A network of `depth` = 6n + 2 layers, n blocks per stage, `width` channels at first."""
         super().__init__()
         if depth < 8 or (depth - 2) % 6:
             raise InputError(
@@ -132,13 +132,13 @@ class BcosResNet(nn.Module):
         return logits
 
     def explaining(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, gradients are the rows of the linear map that the network is for its input."""
+        """A context in which gradients are the rows of the network's linear map of its input."""
         return explaining(self)
 
 
 @contextlib.contextmanager
 def explaining(net: nn.Module) -> Iterator[None]:
-    """Inside, the cosines of all B-cos layers are constants to autograd; answers stay the same."""
+    """A context in which the cosines of all B-cos layers are constants; outputs stay the same."""
     layers = [module for module in net.modules() if isinstance(module, BcosConv2d)]
     before = [layer.cosines_given for layer in layers]
     try:
@@ -168,8 +168,8 @@ def bcos_resnet(
 ) -> Model:
     """A small B-cos residual network for images of 32 pixels.
 
-    It takes pixels in [0, 1], not normalised, so `zero` is black to it. Without `weights` it is
-    untrained, its random weights drawn by `seed`; `benchmarks/train_small.py` trains it.
+    It takes pixels in [0, 1], not normalised, so the fill `zero` is black. Without `weights` it is
+    untrained, with random weights drawn by `seed`; `benchmarks/train_small.py` trains it.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

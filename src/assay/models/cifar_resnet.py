@@ -17,10 +17,10 @@ PUBLISHED = {20: 91.73, 32: 92.63, 44: 93.10, 56: 93.39}  # top-1 on the test se
 
 
 class Shortcut(nn.Module):
-    """Every second row and column, between as many zero channels in front as behind."""
+    """Every second row and column, with equally many zero channels before and after."""
 
     def __init__(self, channels: int, out_channels: int) -> None:
-        """From so many channels to so many."""
+        """From `channels` to `out_channels`."""
         super().__init__()
         self.zeros = (out_channels - channels) // 2
 
@@ -30,7 +30,7 @@ class Shortcut(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut; the last ReLU follows the sum."""
+    """Two 3 x 3 convolutions added to a shortcut; the last ReLU follows the sum."""
 
     def __init__(self, channels: int, out_channels: int, stride: int) -> None:
         """A block that keeps the resolution (stride 1) or halves it (stride 2)."""
@@ -57,9 +57,9 @@ class CifarResNet(nn.Module):
     """Three stages of basic blocks at 32, 16 and 8 pixels, then the mean and one linear layer."""
 
     def __init__(self, depth: int, classes: int = 10, stride: int = 1) -> None:
-        """A network of `depth` = 6n + 2 layers, n blocks to a stage.
+        """A network of `depth` = 6n + 2 layers, n blocks per stage.
 
-        Larger images come down to the size of the stages by the `stride` of the first filters.
+        The `stride` of the first convolution reduces larger images to the size of the stages.
         """
         super().__init__()
         blocks = (depth - 2) // 6

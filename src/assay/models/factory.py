@@ -1,59 +1,58 @@
-"""A network of the user's own, from an address: built, filled with weights, described."""
+"""The user's own network at an address: built, filled with weights, described."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from torch import nn
 
 from assay.errors import InputError, unknown
 from assay.models.weights import load_weights
 from assay.models.wrap import model
+from assay.plugins.option_types import Options
 from assay.plugins.registry import ModelFactory
 from assay.types import Model, Prepare
 
-# What can be said of any network beside its factory's own options.
+# Options of any network, in addition to those of its factory.
 DESCRIPTION = (
     "weights", "mean", "std", "size", "resize", "classes", "cam_layer", "cam_reshape", "output",
     "checkpoint",
 )  # fmt: skip
 
 
-def build_model(plugin: ModelFactory, options: Mapping[str, Any], name: str) -> Model:
-    """Call a factory and make a model of what it gives.
+def build_model(plugin: ModelFactory, options: Options, name: str) -> Model:
+    """Call a factory and describe the network it returns.
 
     Args:
         plugin: The factory: a function, a class or a network.
-        options: The factory's own, and `weights`, `mean`, `std`, `size`, `resize`, `classes`,
+        options: Those of the factory, and `weights`, `mean`, `std`, `size`, `resize`, `classes`,
             `cam_layer`, `cam_reshape`, `output`, `checkpoint`.
-        name: What the model is called in tables.
+        name: The model's name in tables.
     """
-    made = plugin.function
-    parameters = () if isinstance(made, nn.Module) else tuple(inspect.signature(made).parameters)
+    factory = plugin.function
+    ready = isinstance(factory, nn.Module)
+    parameters = () if ready else tuple(inspect.signature(factory).parameters)
     own = _own(plugin.name, parameters, options)
-    net = made if isinstance(made, nn.Module) else made(**own)
+    net = factory if ready else factory(**own)
     if isinstance(net, Model):
         extra = [option for option in options if option not in own]
         if extra:
             raise InputError(
-                f"Expected no `{extra[0]}` for `{plugin.name}`: it gives a ready `Model`, which "
-                f"says that itself."
+                f"Expected no `{extra[0]}` for `{plugin.name}`: it returns a `Model`, which "
+                f"contains it already."
             )
         return net
     if not isinstance(net, nn.Module):
         raise InputError(
-            f"Expected `{plugin.name}` to give a torch.nn.Module, got {type(net).__name__}."
+            f"Expected `{plugin.name}` to return a torch.nn.Module, got {type(net).__name__}."
         )
     return describe(net, options, name)
 
 
-def describe(
-    net: nn.Module, options: Mapping[str, Any], name: str, prepare: Prepare | None = None
-) -> Model:
-    """A network with its weights and all that was said of it; `prepare` where nothing was."""
-    loaded = load_weights(net, options["weights"]) if options.get("weights") else ""
-    wrapped = model(
+def describe(net: nn.Module, options: Options, name: str, prepare: Prepare | None = None) -> Model:
+    """A network with its weights and options; `prepare` where no option describes the input."""
+    note = load_weights(net, options["weights"]) if options.get("weights") else ""
+    described = model(
         net,
         mean=options.get("mean"),
         std=options.get("std"),
@@ -66,15 +65,18 @@ def describe(
         name=name,
         prepare=None if options.get("size") else prepare,
     )
-    card = {"weights": loaded} if loaded else {}
-    return replace(wrapped, checkpoint=str(options.get("checkpoint", "")), card=card)
+    return replace(
+        described,
+        checkpoint=str(options.get("checkpoint", "")),
+        card={"weights": note} if note else {},
+    )
 
 
-def _own(name: str, parameters: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that go to the factory itself."""
-    mine = {n: v for n, v in options.items() if n in parameters and n not in DESCRIPTION}
+def _own(name: str, parameters: Sequence[str], options: Options) -> dict[str, object]:
+    """The options of the factory itself."""
+    own = {n: v for n, v in options.items() if n in parameters and n not in DESCRIPTION}
     for option in options:
-        if option not in mine and option not in DESCRIPTION:
+        if option not in own and option not in DESCRIPTION:
             known = [*parameters, *DESCRIPTION, "label"]
             raise unknown(f"option of model `{name}`:", option, known)
-    return mine
+    return own

@@ -1,8 +1,7 @@
 """Networks of other libraries: `timm:resnet18`, `torchvision:resnet18`, `hf:FOLDER`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -11,29 +10,30 @@ from assay.errors import PrerequisiteError, unknown
 from assay.models.factory import DESCRIPTION, describe
 from assay.models.huggingface import hugging_face
 from assay.models.shim import ensure_torchvision as ensure_torchvision
+from assay.plugins.option_types import Options
 from assay.types import Model
 from assay.types.pixels import Pixels, Preprocess
 
-Built = tuple[nn.Module, Preprocess | None, list[str]]  # and the names of the classes, where known
+Built = tuple[nn.Module, Preprocess | None, list[str]]  # with the class names, where known
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a name stands for a network of another library."""
+    """Whether a name names a network of another library."""
     return name.partition(":")[0] in (*_LIBRARIES, "hf")
 
 
-def hub_model(name: str, options: Mapping[str, Any], label: str) -> Model:
+def hub_model(name: str, options: Options, label: str) -> Model:
     """A network of another library, with that library's own preprocessing.
 
     Args:
         name: `timm:NAME`, `torchvision:NAME` or `hf:FOLDER`.
-        options: What can be said of any network (`weights`, `classes`, ...), and `pretrained`,
-            which fetches the library's weights.
-        label: What the model is called in tables.
+        options: Those of any network (`weights`, `classes`, ...), and `pretrained`, which downloads
+            the library's weights.
+        label: The model's name in tables.
     """
-    library, _, wanted = name.partition(":")
+    library, _, own_name = name.partition(":")
     if library == "hf":
-        return hugging_face(wanted, options, label)
+        return hugging_face(own_name, options, label)
     for option in options:
         if option not in (*DESCRIPTION, "pretrained"):
             raise unknown(f"option of model `{name}`:", option, [*DESCRIPTION, "pretrained"])
@@ -42,17 +42,17 @@ def hub_model(name: str, options: Mapping[str, Any], label: str) -> Model:
     outputs = None if pretrained else _count(options.get("classes"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # without weights the network is random, but always the same
-        net, prepare, names = _LIBRARIES[library](wanted, pretrained, outputs)
+        net, prepare, names = _LIBRARIES[library](own_name, pretrained, outputs)
     if pretrained and names and "weights" not in options:  # other weights may have other classes
         options = {"classes": names, **options}
-    made = describe(net, options, label, prepare)
-    if not pretrained and not options.get("weights"):
-        made = replace(made, card={**made.card, "weights": "random weights: none were given"})
-    return made
+    described = describe(net, options, label, prepare)
+    if pretrained or options.get("weights"):
+        return described
+    return replace(described, card={**described.card, "weights": "random weights: none were given"})
 
 
-def _count(classes: Any) -> int | None:
-    """How many outputs the network is given: as many as classes were said."""
+def _count(classes: int | Sequence[str] | None) -> int | None:
+    """The number of the network's outputs: that of the classes."""
     return classes if classes is None or isinstance(classes, int) else len(classes)
 
 
@@ -65,15 +65,15 @@ def _timm(name: str, pretrained: bool, outputs: int | None) -> Built:
         raise unknown("timm model", name, timm.list_models())
     head = {} if outputs is None else {"num_classes": outputs}
     net = _fetch(f"timm:{name}", lambda: timm.create_model(name, pretrained=pretrained, **head))
-    said = timm.data.resolve_model_data_config(net)
-    size = int(said["input_size"][-1])
-    pixels = Pixels(tuple(said["mean"]), tuple(said["std"]))
+    config = timm.data.resolve_model_data_config(net)
+    size = int(config["input_size"][-1])
+    pixels = Pixels(tuple(config["mean"]), tuple(config["std"]))
     prepare = Preprocess(
         size,
         pixels,
-        resize=int(size / said.get("crop_pct", 1.0)),
-        squash=said.get("crop_mode") == "squash",
-        resample=said.get("interpolation", "bicubic"),
+        resize=int(size / config.get("crop_pct", 1.0)),
+        squash=config.get("crop_mode") == "squash",
+        resample=config.get("interpolation", "bicubic"),
     )
     return net, prepare, list(getattr(net, "pretrained_cfg", {}).get("label_names") or ())
 
@@ -89,15 +89,15 @@ def _torchvision(name: str, pretrained: bool, outputs: int | None) -> Built:
         f"torchvision:{name}",
         lambda: models.get_model(name, weights=weights if pretrained else None, **head),
     )
-    said = weights.transforms()
-    if not hasattr(said, "crop_size"):  # detection and video networks have another way in
+    transforms = weights.transforms()
+    if not hasattr(transforms, "crop_size"):  # detection and video networks take other inputs
         return net, None, []
-    pixels = Pixels(tuple(said.mean), tuple(said.std))
+    pixels = Pixels(tuple(transforms.mean), tuple(transforms.std))
     prepare = Preprocess(
-        int(said.crop_size[0]),
+        int(transforms.crop_size[0]),
         pixels,
-        resize=int(said.resize_size[0]),
-        resample=said.interpolation.value,
+        resize=int(transforms.resize_size[0]),
+        resample=transforms.interpolation.value,
     )
     return net, prepare, list(weights.meta.get("categories", ()))
 
@@ -107,7 +107,7 @@ def _fetch(name: str, build: Callable[[], nn.Module]) -> nn.Module:
         return build()
     except OSError as error:
         raise PrerequisiteError(
-            f"The weights of `{name}` cannot be fetched ({error}). Give a file with `weights`."
+            f"The weights of `{name}` cannot be downloaded ({error}). Give a file with `weights`."
         ) from error
 
 

@@ -1,20 +1,22 @@
 """Importing torchvision beside a torch build it was not made for."""
 
 import sys
-from typing import Any
 
 import torch
 
 from assay.errors import PrerequisiteError
 
-_KEPT: list[Any] = []  # operator definitions live as long as this reference
+_DEFINITIONS: list[torch.library.Library] = []  # dropped with their last reference
 
 
 def ensure_torchvision() -> None:
-    """Import torchvision beside a torch build it was not made for.
+    """Import torchvision, also beside a torch build it was not made for.
 
-    Its compiled operators are then missing; declaring the two that it looks for at import is
-    enough for everything but non-maximum suppression.
+    Its compiled operators are then missing. Declaring the two that it looks up at import is enough
+    for everything but non-maximum suppression.
+
+    Raises:
+        PrerequisiteError: torchvision is not installed.
     """
     try:
         import torchvision
@@ -25,8 +27,9 @@ def ensure_torchvision() -> None:
     except RuntimeError:
         for module in [m for m in sys.modules if m.partition(".")[0] == "torchvision"]:
             del sys.modules[module]
-        library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _KEPT.append(library)
+            schema = f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            library.define(schema)  # type: ignore[no-untyped-call]
+        _DEFINITIONS.append(library)
         import torchvision  # noqa: F401

@@ -19,7 +19,7 @@ Pool = Literal["class", "mean"]
 
 
 class Attention(nn.Module):
-    """Every token looks at every other, in several heads."""
+    """Self-attention with several heads."""
 
     def __init__(self, width: int, heads: int) -> None:
         """Heads of `width / heads` numbers each."""
@@ -33,8 +33,8 @@ class Attention(nn.Module):
         split = self.qkv(x).unflatten(-1, (3, self.heads, -1))  # [B, s, 3, H, d]
         query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, s, d]
         mixed = F.scaled_dot_product_attention(query, key, value)
-        told: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
-        return told
+        projected: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return projected
 
 
 class TransformerBlock(nn.Module):
@@ -54,15 +54,15 @@ class TransformerBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, s, D] to [B, s, D]."""
         x = x + self.dropout(self.attention(self.norm1(x)))
-        told: Tensor = self.shrink(self.gelu(self.grow(self.norm2(x))))
-        result: Tensor = x + self.dropout(told)
+        added: Tensor = self.shrink(self.gelu(self.grow(self.norm2(x))))
+        result: Tensor = x + self.dropout(added)
         return result
 
 
 class SmallViT(nn.Module):
-    """A class token and one token a patch, blocks, and a linear layer on what the first token says.
+    """A class token and one token per patch, blocks, and a linear layer on the class token.
 
-    With `pool="mean"` the answer is read from the mean of the patches instead.
+    With `pool="mean"` the linear layer takes the mean of the patches instead.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ def small_vit(
 ) -> Model:
     """A vision transformer with patches of 4 x 4 pixels, for the ten classes of CIFAR-10 or others.
 
-    Without `weights` it is untrained, its random weights drawn by `seed`;
+    Without `weights` it is untrained, with random weights drawn by `seed`;
     `benchmarks/train_small.py` trains it.
     """
     with torch.random.fork_rng(devices=[]):

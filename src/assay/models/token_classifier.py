@@ -1,4 +1,4 @@
-"""A small classifier of words: embeddings, their mean or sum, one or two linear layers."""
+"""A small classifier of texts: word embeddings, their mean or sum, one or two linear layers."""
 
 import hashlib
 import re
@@ -25,7 +25,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by number, behind the special tokens."""
+    """Words by number, after the special tokens."""
 
     words: tuple[str, ...]
 
@@ -41,17 +41,19 @@ class Vocabulary:
         number = {word: i for i, word in enumerate(self.words)}
 
         def encode(text: str) -> list[int]:
-            found = [number.get(w, UNKNOWN) for w in _WORD.findall(text.lower())]
-            return [BEGIN, *found[: longest - 2], END]
+            ids = [number.get(word, UNKNOWN) for word in _WORD.findall(text.lower())]
+            return [BEGIN, *ids[: longest - 2], END]
 
-        known = hashlib.sha256("\0".join(self.words).encode()).hexdigest()[:16]
-        return Tokenize(
-            encode, TOKENS, longest, identity=known, decode=lambda ids: [self.words[i] for i in ids]
-        )
+        identity = hashlib.sha256("\0".join(self.words).encode()).hexdigest()[:16]
+
+        def decode(ids: Sequence[int]) -> list[str]:
+            return [self.words[i] for i in ids]
+
+        return Tokenize(encode, TOKENS, longest, identity=identity, decode=decode)
 
 
 class TokenClassifier(nn.Module):
-    """Logits from the mean, or the sum, of the embeddings of all words that are no padding.
+    """Logits from the mean, or the sum, of the embeddings of all words that are not padding.
 
     With `pool="sum"` and no hidden layer it is a bag of words: each word adds its own share.
     """
@@ -64,7 +66,7 @@ class TokenClassifier(nn.Module):
         hidden: int = 0,
         pool: Literal["mean", "sum"] = "mean",
     ) -> None:
-        """A network for so many words and classes."""
+        """A network for a number of words and classes."""
         super().__init__()
         self.pool = pool
         self.embedding = nn.Embedding(words, width)
@@ -92,7 +94,7 @@ def train_token_classifier(
     seed: int = 0,
     name: str = "token_classifier",
 ) -> Model:
-    """Train a classifier of words on some texts: a model to try things on, in seconds."""
+    """Train a small classifier of texts in seconds, for tests and examples."""
     if len(texts) != len(labels) or not texts:
         raise InputError(f"Expected as many labels as texts, got {len(labels)} and {len(texts)}.")
     vocabulary = Vocabulary.of(texts)
@@ -112,7 +114,7 @@ def train_token_classifier(
     return _model(net, prepare, name)
 
 
-@model("token_classifier", title="Classifier of words")
+@model("token_classifier", title="Classifier of texts")
 def token_classifier(
     *,
     weights: str,
@@ -120,7 +122,7 @@ def token_classifier(
     pool: Literal["mean", "sum"] = "mean",
     longest: int = 256,
 ) -> Model:
-    """A small classifier of words from its weights and a file with one word a line."""
+    """A small classifier of texts, from its weights and a file with one word per line."""
     file = Path(vocabulary).expanduser()
     if not file.is_file():
         raise PrerequisiteError(f"There is no vocabulary file `{file}`.")

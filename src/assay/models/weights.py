@@ -3,7 +3,6 @@
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -24,34 +23,34 @@ def load_weights(
         rename: From a key of the file to the network's own name for it.
 
     Returns:
-        What was taken off before the keys did fit, in words; nothing where nothing was.
+        How the file's keys were changed until they fitted, in words; empty where they were not.
 
     Raises:
         PrerequisiteError: There is no such file.
         InputError: The file cannot be read, or its tensors do not fit the network.
     """
-    named, taken_off = _unwrapped(path)
-    given, stripped = _unprefixed(named, net)
-    taken_off += stripped
+    wrapped, changes = _unwrapped(path)
+    weights, stripped = _unprefixed(wrapped, net)
+    changes += stripped
     if rename:
-        given = {rename(key): tensor for key, tensor in given.items()}
+        weights = {rename(key): tensor for key, tensor in weights.items()}
     expected = net.state_dict()
-    for key in expected.keys() - given.keys():  # a counter of training steps, often left out
+    for key in expected.keys() - weights.keys():  # a counter of training steps, often left out
         if key.endswith("num_batches_tracked"):
-            given[key] = expected[key]
-    faults = _faults(expected, given)
+            weights[key] = expected[key]
+    faults = _faults(expected, weights)
     if faults:
         raise InputError(
             f"The weights in `{path}` do not fit `{type(net).__name__}`: {'; '.join(faults)}. "
-            f"Give the weights of this architecture; where only the last layer differs, say "
+            f"Give the weights of this architecture; where only the last layer differs, give "
             f"`classes`, so that it has as many outputs."
         )
-    net.load_state_dict(given)
-    return f"weights of {Path(path).name}: {', '.join(taken_off)}" if taken_off else ""
+    net.load_state_dict(weights)
+    return f"weights of {Path(path).name}: {', '.join(changes)}" if changes else ""
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """The tensors of a file by name, out of the wrappings training scripts put around them."""
+    """The tensors of a file by name, without the dictionaries that training scripts add."""
     return _unwrapped(path)[0]
 
 
@@ -59,19 +58,19 @@ def _unwrapped(path: str | Path) -> tuple[dict[str, Tensor], list[str]]:
     path = Path(path).expanduser()
     if not path.is_file():
         raise PrerequisiteError(
-            f"Expected weights at `{path}`, found no such file. Check the path or fetch the file."
+            f"Expected weights at `{path}`, found no such file. Check the path, or get the file."
         )
     return _state(_read(path), path)
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> object:
     if path.suffix == ".safetensors":
         try:
             return load_file(path)
         except (SafetensorError, OSError, ValueError) as error:
             raise InputError(
                 f"Expected `{path}` to be a safetensors file, but it cannot be read ({error}). "
-                f"It may be truncated; fetch it again."
+                f"It may be truncated; copy it again."
             ) from error
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
@@ -83,15 +82,15 @@ def _read(path: Path) -> Any:
         ) from error
 
 
-def _state(loaded: Any, path: Path) -> tuple[dict[str, Tensor], list[str]]:
-    """The state dict, out of the wrappings training scripts put around it, and what these were."""
-    taken_off = []
+def _state(loaded: object, path: Path) -> tuple[dict[str, Tensor], list[str]]:
+    """The state dict inside what a training script saved, and the keys it was found under."""
+    changes = []
     for wrapping in ("state_dict", "model_state_dict", "model"):
         if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapping), Mapping):
             rest = [f"`{key}`" for key in loaded if key != wrapping]
             ignored = f" ({_some(rest)} not used)" if rest else ""
             loaded = loaded[wrapping]
-            taken_off.append(f"taken from `{wrapping}`{ignored}")
+            changes.append(f"taken from `{wrapping}`{ignored}")
     if not isinstance(loaded, Mapping) or not loaded:
         raise InputError(
             f"Expected `{path}` to hold tensors by name, got {type(loaded).__name__}. "
@@ -103,32 +102,33 @@ def _state(loaded: Any, path: Path) -> tuple[dict[str, Tensor], list[str]]:
                 f"Expected `{path}` to hold tensors by name, got {type(tensor).__name__} at "
                 f"`{key}`. Save `net.state_dict()`."
             )
-    return dict(loaded), taken_off
+    return dict(loaded), changes
 
 
-def _unprefixed(named: dict[str, Tensor], net: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors without the prefixes that wrappers put before all of their names, and these."""
-    taken_off = []
+def _unprefixed(weights: dict[str, Tensor], net: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors without a prefix that all names have and the network's have not; the prefixes."""
+    changes = []
     for prefix in ("module.", "model."):  # of wrappers that training scripts use
         own = all(key.startswith(prefix) for key in net.state_dict())
-        if not own and all(key.startswith(prefix) for key in named):
-            named = {key.removeprefix(prefix): tensor for key, tensor in named.items()}
-            taken_off.append(f"`{prefix}` stripped from the keys")
-    return named, taken_off
+        if not own and all(key.startswith(prefix) for key in weights):
+            weights = {key.removeprefix(prefix): tensor for key, tensor in weights.items()}
+            changes.append(f"`{prefix}` stripped from the keys")
+    return weights, changes
 
 
-def _faults(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+def _faults(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:
+    """How the weights differ from what the network expects, in words."""
     shapes = [
-        f"`{key}` expected {list(expected[key].shape)}, got {list(given[key].shape)}"
+        f"`{key}` expected {list(expected[key].shape)}, got {list(weights[key].shape)}"
         for key in expected
-        if key in given and given[key].shape != expected[key].shape
+        if key in weights and weights[key].shape != expected[key].shape
     ]
-    found = {
-        "missing": [f"`{key}`" for key in expected if key not in given],
-        "unexpected": [f"`{key}`" for key in given if key not in expected],
+    faults = {
+        "missing": [f"`{key}`" for key in expected if key not in weights],
+        "unexpected": [f"`{key}`" for key in weights if key not in expected],
         "of another shape": shapes,
     }
-    return [f"{what} {_some(which)}" for what, which in found.items() if which]
+    return [f"{fault} {_some(keys)}" for fault, keys in faults.items() if keys]
 
 
 def _some(items: Iterable[str], shown: int = 3) -> str:

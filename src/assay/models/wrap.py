@@ -1,4 +1,4 @@
-"""Any torch network as a model: what assay must know about it beside its weights."""
+"""A torch network as a model, with what assay must know about it."""
 
 import difflib
 import inspect
@@ -33,35 +33,36 @@ def model(
 
     Args:
         net: The network, from a batch of inputs to logits `[batch, classes]`.
-        mean: What was subtracted from pixels in [0, 1], per channel or one number for all.
-        std: What they were then divided by.
-        size: Pixels a side of the input, where the data are image files: with `mean` and `std` it
-            says how they are prepared. Not needed where the data are inputs already.
-        resize: The shorter side before the crop to `size`; `size` itself by default.
+        mean: What is subtracted from pixels in [0, 1], per channel or one number for all.
+        std: What they are then divided by.
+        size: The input's height and width in pixels. Needed where the data are image files, with
+            `mean` and `std`; not where the data are inputs already.
+        resize: The image's shorter side before the crop to `size`; by default `size`.
         classes: The names of the classes, or how many there are.
-        cam_layer: The layer CAM methods look at, or its name: the last with a spatial map.
-        cam_reshape: How a vision transformer's tokens lie in the image: rows and columns of its
+        cam_layer: The layer that CAM methods read, or its name; by default the last with a
+            spatial output.
+        cam_reshape: Where a vision transformer's tokens are in the image: rows and columns of its
             patches, or a function from a layer's output to `[batch, channels, height, width]`.
         output: Where the logits are in what the network returns: a key, a position, a function.
-        name: What the model is called in tables; the network's class by default.
-        prepare: From an image file or a text to the input, where `size`, `mean` and `std` do not
-            say it: a `Preprocess` or a `Tokenize`.
-        tokens: What token ids mean to a network of texts; a `Tokenize` says it too.
+        name: The model's name in tables; by default the network's class.
+        prepare: A `Preprocess` or a `Tokenize`, from an image file or a text to the input, where
+            `size`, `mean` and `std` cannot describe it.
+        tokens: What token ids mean to a network of texts; a `Tokenize` contains it.
 
     Raises:
         InputError: An argument is not what was expected.
     """
-    given = {
+    arguments = {
         "mean": mean, "std": std, "size": size, "resize": resize, "classes": classes,
         "cam_layer": cam_layer, "cam_reshape": cam_reshape, "output": output, "name": name,
         "prepare": prepare, "tokens": tokens,
     }  # fmt: skip
     if isinstance(net, Model):
-        extra = [option for option, value in given.items() if value is not None]
+        extra = [name for name, value in arguments.items() if value is not None]
         if extra:
             raise InputError(
-                f"Expected no `{extra[0]}` beside the ready model `{net.name}`. Give its network, "
-                f"`model.net`, or change the model with `dataclasses.replace`."
+                f"Expected no `{extra[0]}` for `{net.name}`, which is already a `Model`. Give its "
+                f"network, `model.net`, or change the model with `dataclasses.replace`."
             )
         return net
     if not isinstance(net, nn.Module):
@@ -69,7 +70,7 @@ def model(
     if any(weight.is_inference() for weight in net.parameters()):
         raise InputError(
             f"Expected `{type(net).__name__}` to be made outside `torch.inference_mode()`, got "
-            f"weights that no gradient can be taken through. Make or load the network outside it."
+            f"weights without gradients. Make or load the network outside it."
         )
     if prepare is not None and not isinstance(prepare, Preprocess | Tokenize):
         raise InputError(
@@ -101,20 +102,20 @@ def model(
     )
 
 
-def _reshape(given: Reshape | Sequence[int] | None) -> Reshape | None:
-    if given is None or callable(given):
-        return given
-    counts = tuple(given) if isinstance(given, Sequence) else ()
+def _reshape(value: Reshape | Sequence[int] | None) -> Reshape | None:
+    if value is None or callable(value):
+        return value
+    counts = tuple(value) if isinstance(value, Sequence) else ()
     if len(counts) != 2 or not all(isinstance(n, int) and n > 0 for n in counts):
         raise InputError(
             f"Expected `cam_reshape` to be the rows and columns of the patches, such as (14, 14), "
-            f"or a function, got {given!r}."
+            f"or a function, got {value!r}."
         )
     return int(counts[0]), int(counts[1])
 
 
 def _embedded(net: nn.Module, tokens: Tokens) -> Tokens:
-    """The tokens with the layer that looks words up: the one named, or the network's first."""
+    """The tokens with the embedding of words: the one named, or the network's first."""
     if tokens.embedding:
         layer_name(net, tokens.embedding, "embedding")
         return tokens
@@ -122,15 +123,16 @@ def _embedded(net: nn.Module, tokens: Tokens) -> Tokens:
         if isinstance(module, nn.Embedding):
             return replace(tokens, embedding=name)
     raise InputError(
-        f"Expected `{type(net).__name__}` to have an nn.Embedding that looks words up, found none. "
+        f"Expected `{type(net).__name__}` to have an nn.Embedding of words, found none. "
         f"Name the layer with `Tokens(embedding=...)`. {_children(net)}"
     )
 
 
-def _got(net: Any) -> str:
+def _got(net: object) -> str:
+    """What came instead of a network, and what to give."""
     if inspect.isclass(net) and issubclass(net, nn.Module):
         return f"got the class `{net.__name__}` itself. Give an instance, with its weights"
-    if isinstance(getattr(net, "model", None), Model):  # an environment, which comes later
+    if isinstance(getattr(net, "model", None), Model):  # an `Environment`
         return f"got {net!r}. Give its model and its samples, `env.model, env.dataset`"
     hint = ". Wrap it in a module" if callable(net) else ""
     return f"got {type(net).__name__}{hint}"
@@ -145,13 +147,13 @@ def _preprocess(
 ) -> Preprocess:
     """From image files to inputs, where size, mean and std are all known."""
     if prepare is not None:
-        raise InputError("Expected `size` or `prepare`, not both: each says how images are read.")
+        raise InputError("Expected `size` or `prepare`, not both: each describes the input.")
     pixels = _pixels(mean, std, None)
     if size is None:
-        raise InputError("Expected `size` beside `resize`: the pixels a side of the input.")
+        raise InputError("Expected `size` with `resize`: the input's height and width in pixels.")
     if pixels is None:
-        raise InputError("Expected `mean` and `std` beside `size`: images are normalised by them.")
-    if len(pixels.mean) == 1:  # image files are read in colour
+        raise InputError("Expected `mean` and `std` with `size`: images are normalised by them.")
+    if len(pixels.mean) == 1:  # image files are read as RGB
         pixels = Pixels(pixels.mean * 3, pixels.std * 3)
     return Preprocess(int(size), pixels, None if resize is None else int(resize))
 
@@ -180,16 +182,16 @@ def _pixels(
     pixels = Pixels(means, stds)
     if prepare and prepare.pixels != pixels:
         raise InputError(
-            f"Expected `mean` and `std` to be those of `prepare`, got {pixels} beside "
-            f"{prepare.pixels}. Leave them out: `prepare` says it."
+            f"Expected `mean` and `std` to be those of `prepare`, {prepare.pixels}, got {pixels}. "
+            f"Leave them out: `prepare` contains them."
         )
     return pixels
 
 
 def _numbers(what: str, value: float | Sequence[float]) -> tuple[float, ...]:
     try:
-        given = [value] if isinstance(value, int | float) else value
-        numbers = tuple(float(number) for number in given)
+        values = [value] if isinstance(value, int | float) else value
+        numbers = tuple(float(number) for number in values)
     except (TypeError, ValueError):
         numbers = ()
     if not numbers or isinstance(value, str) or not all(map(math.isfinite, numbers)):

@@ -1,4 +1,4 @@
-"""The file of a new plug-in and its test, ready to run and to fill in."""
+"""The file of a new plug-in and its test; both run as they are."""
 
 import datetime
 import keyword
@@ -19,28 +19,28 @@ NEXT = {
 
 
 def write_plugin(kind: str, name: str, folder: Path) -> tuple[Path, Path]:
-    """Write `NAME.py` and `test_NAME.py`; the test passes as it stands.
+    """Write `NAME.py` and `test_NAME.py`; the test passes as it is.
 
     Args:
         kind: `method`, `protocol`, `model` or `environment`.
         name: A Python identifier: the name of the file, the function and the plug-in.
-        folder: Where they go; made if it is not there.
+        folder: The folder to write to; made where it does not exist.
 
     Raises:
-        InputError: The name cannot be a function's, or a file is there already.
+        InputError: The name is not a Python identifier, or a file already exists.
         PrerequisiteError: The folder cannot be written to.
     """
     if kind not in NEXT:
         raise unknown("kind of plug-in", kind, NEXT)
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
         raise InputError(
-            f"Expected a name that a Python function can have, such as `my_{kind}`, got `{name}`."
+            f"Expected the name of a Python function, such as `my_{kind}`, got `{name}`."
         )
     files = folder / f"{name}.py", folder / f"test_{name}.py"
     for file in files:
         if file.exists():
-            raise InputError(f"There already is `{file}`. Choose another name, or `--out`.")
-    words = {
+            raise InputError(f"`{file}` already exists. Choose another name, or `--out`.")
+    values = {
         "name": name,
         "title": name.replace("_", " ").strip().capitalize() or name,
         "year": str(datetime.datetime.now(datetime.UTC).year),
@@ -49,15 +49,15 @@ def write_plugin(kind: str, name: str, folder: Path) -> tuple[Path, Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, template in zip(files, (f"{kind}.py.txt", f"test_{kind}.py.txt"), strict=True):
-            file.write_text(Template((templates / template).read_text()).substitute(words))
+            file.write_text(Template((templates / template).read_text()).substitute(values))
     except OSError as error:
         raise PrerequisiteError(f"Cannot write `{error.filename}`: {error.strerror}.") from error
     return files
 
 
 def next_steps(kind: str, file: Path, test: Path) -> list[str]:
-    """What to type now."""
+    """The commands that test the plug-in and run it."""
     address = str(file) if file.is_absolute() or "/" in str(file) else f"./{file}"
-    checked = [] if kind == "model" else [f'assay doctor "{address}:{file.stem}"']
+    conformance = [] if kind == "model" else [f'assay doctor "{address}:{file.stem}"']
     run = NEXT[kind].format(file=address, name=file.stem)
-    return [f'pytest "{test}"', *checked, run]
+    return [f'pytest "{test}"', *conformance, run]

@@ -1,9 +1,14 @@
 """What runs where nothing is named: one list for the command line and for Python."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from assay.plugins.identity import describe, pick
-from assay.plugins.option_types import Item
+
+if TYPE_CHECKING:
+    from assay.plugins.option_types import Item
 
 # Cheap, from different families, with controls. Of these a run takes what applies to its model and
 # data (`assay.plan.applicable`).
