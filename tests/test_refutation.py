@@ -113,7 +113,7 @@ def test_own_methods_get_their_reasons(judged):
 def test_where_noise_passes_nothing_is_refuted(judged):
     """Below what a constant map reaches, an environment says nothing."""
     _, evidence = judged
-    rows = evidence.verdict("everywhere", gamma=0.05).rows
+    rows = evidence.judge("everywhere", gamma=0.05).rows
     assert not any(row.refuted for row in rows)
     assert not any(row.counts for row in rows)
 

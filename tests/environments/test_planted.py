@@ -459,7 +459,9 @@ def test_where_a_part_suffices_what_asks_for_all_of_it_is_not_ranked(patched):
 
 def test_what_asks_for_all_of_an_upper_bound_does_not_judge_other_protocols(patched):
     _, results = patched
-    with pytest.warns(RuntimeWarning, match="at least 3 methods .* that the truth and another"):
+    with pytest.warns(
+        RuntimeWarning, match="at least 3 methods .* that both the truth and another"
+    ):
         assert results.trust("synscore") == []
     (row,) = results.trust("attribution_percent")
     assert row["protocol"].startswith("deletion")

@@ -33,8 +33,8 @@ def test_a_mask_covers_its_image(shape):
 def test_the_area_is_the_one_asked_for(monkeypatch):
     """After the whole schedule the mask is nearly 0 or 1, and 1 on so much of it and its margin."""
     net, (x, y) = make_net(), make_images(1)
-    model, data, masks = assay.model(net), as_dataset((x, y)), []
-    model.micro_batch, crop = 1, SmoothMasks.crop
+    model, data, masks = replace(assay.model(net), micro_batch=1), as_dataset((x, y)), []
+    crop = SmoothMasks.crop
     monkeypatch.setattr(SmoothMasks, "crop", lambda s, m: (masks.append(m.detach()), crop(s, m))[1])
     item = {"extremal_perturbation": {"area": 0.1}}
     with model.evaluating(), torch.no_grad():

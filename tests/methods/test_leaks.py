@@ -145,6 +145,8 @@ def explain_until(world: World, name: str, last: int) -> tuple[int, torch.Tensor
 def test_nothing_is_kept_when_the_network_raises_half_way(name):
     for world in worlds_for(name):
         calls, maps = explain_until(world, name, last=-1)
+        if calls == explain_until(world, "constant", last=-1)[0]:
+            continue  # the network was only looked at: the method runs it nowhere
         explain_until(world, name, calls - 1)
         before = held(world)
         for _ in range(2):

@@ -9,7 +9,7 @@ import assay
 from assay.errors import InputError
 from assay.methods.attribution import raw_map
 from assay.methods.promises import conservation, gap
-from assay.models.prepare import LOOK
+from assay.models.prepare import LOOK, observe
 from assay.report.promise_table import promise_lines
 from assay.suite.spec import choose_one
 from assay.types import Batch, Model
@@ -26,6 +26,7 @@ def gaps(net, x, y, **options) -> torch.Tensor:
     batch = Batch(ids, x, y, pixels=model.pixels)
     choice = choose_one("method", {IG: options})
     with model.evaluating(), torch.no_grad():
+        model = observe(model, x)
         return choice.promise.function(model, batch, raw_map(model, batch, choice), choice.options)
 
 
@@ -76,6 +77,7 @@ class TestTheGap:
         batch = Batch(("a", "b", "c"), torch.randn(3, 3, 2, 2).double(), y)
         choice = choose_one("method", {"lrp": {"rule": "zero", "output": output}})
         with model.evaluating(), torch.no_grad():
+            model = observe(model, batch.inputs)
             maps = raw_map(model, batch, choice)
             found = choice.promise.function(model, batch, maps, choice.options)
         assert maps.abs().max() > 0

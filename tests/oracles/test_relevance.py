@@ -108,7 +108,8 @@ def test_deeplift_where_all_is_tied(squeezed):
     model, x, y, written_out = squeezed
     dataset = as_dataset((x, y))
     batch = dataset.batch(dataset.ids)
-    model = replace(model, channels_last=False)  # as captum runs it
+    plain = replace(model.observed, channels_last=False) if model.observed else None
+    model = replace(model, observed=plain)  # as captum runs it
     captum = [
         captum_attr.DeepLift(written_out(functools.partial(WindowedPool, backwards)))
         for backwards in (False, True)
