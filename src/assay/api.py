@@ -89,9 +89,9 @@ def benchmark(
         out = keep.name
     if budget is not None:
         how = {n: run_options[n] for n in ("workers", "device", "micro_batch") if n in run_options}
-        spec, said, _ = fit(spec, out, budget, **how)
+        spec, message, _ = fit(spec, out, budget, **how)
         if run_options.get("progress", True):
-            print(said, file=sys.stderr)
+            print(message, file=sys.stderr)
     progress = run_options.get("progress", True)
     results = run(
         spec,
@@ -196,7 +196,7 @@ def score(
     choice = given("maps", maps)
     data = X if isinstance(X, Dataset) else (X, y)
     spec = _spec(net, data, [choice], [chosen], seed, "label", None)
-    found: list[Scores] = []
+    scores: list[Scores] = []
     with _engines(spec) as engines:
         for plan, engine in engines:
             model = next(iter(plan.models.values()))
@@ -214,9 +214,9 @@ def score(
                 )
             partner = _partner(engine, choice, attribution)
             case = Case(engine.batch, attribution, engine.verb, engine.clean, partner=partner)
-            found.append(score_case(chosen, case))
+            scores.append(score_case(chosen, case))
             engine.forget()
-    return settled(chosen, found)
+    return settled(chosen, scores)
 
 
 def _partner(engine: Engine, choice: Choice, maps: Tensor) -> Callable[[], Tensor]:

@@ -202,9 +202,9 @@ class Engine:
         """Read a shared group from the shelf, once."""
         if self.shelf is None or group in self.memory or group not in self._shared:
             return
-        kept = self.shelf.load(group)
-        if kept is not None:
-            arrays, about = kept
+        stored = self.shelf.load(group)
+        if stored is not None:
+            arrays, about = stored
             parts = [
                 torch.from_numpy(arrays[n]).to(self._device) for n in Response.__dataclass_fields__
             ]

@@ -112,24 +112,24 @@ def last_spatial(model: Model) -> Iterator[list[str]]:
 
     Of a transformer that is none: its only spatial layer cuts the image into patches.
     """
-    found: list[str] = []
+    names: list[str] = []
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
             if not isinstance(output, Tensor):
                 return
             if output.is_nested:  # tokens of texts of different lengths: they have no one shape
-                found.clear()
+                names.clear()
             elif output.ndim == 4 and min(output.shape[2:]) > 1:
-                found.append(name)
+                names.append(name)
             elif output.ndim == 3 and output.shape[1] > 1:
-                found.clear()  # tokens: what was spatial before them lies far from the answer
+                names.clear()  # tokens: what was spatial before them lies far from the answer
 
         return hook
 
     handles = [m.register_forward_hook(note(n)) for n, m in model.net.named_modules()]
     try:
-        yield found
+        yield names
     finally:
         for handle in handles:
             handle.remove()
@@ -145,10 +145,10 @@ def _last_tokens(model: Model, example: Tensor) -> str | None:
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            found = output[0] if isinstance(output, tuple | list) and output else output
+            tokens = output[0] if isinstance(output, tuple | list) and output else output
             with contextlib.suppress(Exception):  # other outputs than the reshape is made for
                 if model.places(output).requires_grad:
-                    seen.append((name, found))
+                    seen.append((name, tokens))
 
         return hook
 
