@@ -72,7 +72,7 @@ def model_item(model: str, described: ModelOptions) -> Item:
         raise InputError(f"Expected `hf:{model}` for a Hugging Face folder, got `{model}`.")
     if model.endswith(".py"):
         raise InputError(
-            f"Expected `./{Path(model).name}:NAME`, the function or class that creates the network, "
+            f"Expected `./{Path(model).name}:NAME`, the function or class that builds the network, "
             f"got only the file `{model}`."
         )
     values = {

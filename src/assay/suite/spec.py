@@ -82,7 +82,7 @@ class Spec(BaseModel):
     limit: int | None = Field(default=None, ge=1)
     """The most samples of each dataset: a fixed random choice, balanced over the classes."""
     budget: Cut | None = None
-    """Written by a run with a time budget: what it reduced. The other fields are already reduced."""
+    """Written by a run with a time budget: what it reduced. Other fields are already reduced."""
 
     def dump(self) -> str:
         """The suite as YAML; objects that exist only in this process are written by name."""

@@ -99,7 +99,7 @@ class Batch:
 
     @property
     def removable(self) -> Tensor | None:  # [B, T]
-        """Which positions can be removed: all but special tokens and padding; None where all can."""
+        """Which positions can be removed: all but special tokens and padding; None if all can."""
         return None if self.tokens is None else ~self.tokens.special_at(self.inputs)
 
     def generator(self, sample: int, purpose: str) -> torch.Generator:
@@ -135,7 +135,7 @@ class Batch:
         return self.inputs.dtype if self.inputs.is_floating_point() else torch.float32
 
     def reference(self, n: int) -> Tensor:
-        """`n` fixed inputs of the dataset, the same in every batch; fewer if the dataset is smaller."""
+        """`n` fixed inputs of the dataset, the same in every batch; fewer if it has fewer."""
         return self.others(self.reference_ids(n)).inputs
 
     def reference_ids(self, n: int) -> list[str]:

@@ -121,14 +121,14 @@ class Dataset:
         if isinstance(raw, str):
             if not isinstance(prepare, Tokenize):
                 raise PrerequisiteError(
-                    f"Dataset `{self.name}` holds texts, but the model does not define how it reads "
-                    f"them. Use `hf:FOLDER`, or pass `prepare=Tokenize(...)` to `assay.model`."
+                    f"Dataset `{self.name}` holds texts, but the model does not define how it "
+                    f"reads them. Use `hf:FOLDER` or pass `prepare=Tokenize(...)` to `assay.model`."
                 )
             return prepare(raw, f"sample `{sample}` of `{self.name}`")
         if not isinstance(prepare, Preprocess):
             raise PrerequisiteError(
-                f"Dataset `{self.name}` holds images, but the model does not define how it prepares "
-                f"them. Pass `size`, `mean` and `std` (`--size 224 --mean ... --std ...`) or "
+                f"Dataset `{self.name}` holds images, but the model does not define how it "
+                f"prepares them. Pass `size`, `mean`, `std` (`--size 224 --mean ... --std ...`) or "
                 f"`prepare=Preprocess(...)` to `assay.model`, or use tensors as data."
             )
         return prepare(raw)

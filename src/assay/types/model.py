@@ -13,8 +13,8 @@ from assay.types.hashing import hash_network
 from assay.types.pixels import Pixels, Preprocess
 from assay.types.tokens import Tokenize, Tokens
 
-# The spatial layout of a layer's tokens: rows and columns of the patches, which come after all other
-# tokens, or a function from the layer's output to [B, C, h, w].
+# The spatial layout of a layer's tokens: rows and columns of the patches, which come after all
+# other tokens, or a function from the layer's output to [B, C, h, w].
 Reshape = tuple[int, int] | Callable[[Tensor], Tensor]
 
 # Attributes of self-explaining networks: the mode in which autograd sees a B-cos network as linear,
@@ -188,7 +188,7 @@ class Model:
         return inputs.detach()
 
     def places(self, output: Any) -> Tensor:  # [B, C, h, w]
-        """The output of a layer in its spatial layout; `cam_reshape` arranges a transformer's tokens.
+        """The output of a layer in spatial layout; `cam_reshape` arranges a transformer's tokens.
 
         Raises:
             InputError: The output is not spatial, or does not fit `cam_reshape`.

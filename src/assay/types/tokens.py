@@ -29,8 +29,8 @@ class Tokens:
 
     A padded position is hidden from attention and keeps its position: absent tokens become `pad`.
 
-    A network whose `forward` takes `input_ids` and `attention_mask`, as in `transformers`, gets both
-    by name. Any other network gets the ids alone. `named` overrides this.
+    A network whose `forward` takes `input_ids` and `attention_mask`, as in `transformers`, gets
+    both by name. Any other network gets the ids alone. `named` overrides this.
     """
 
     pad: int

@@ -20,7 +20,7 @@ UnitsChoice = Annotated[Any, Nested("units")]
 class Features:
     """P units over the positions of a map.
 
-    There are three forms: `index` (position -> unit, -1 = never removed), `boxes` (unit -> top,
+    Exactly one form applies: `index` (position -> unit, -1 = never removed), `boxes` (unit -> top,
     left, bottom, right; they may overlap), or neither (every position is its own unit).
     """
 
@@ -95,7 +95,7 @@ class Features:
         return gone if self._whole else gone & (index >= 0)
 
     def paint(self, values: Tensor) -> Tensor:  # [B, P] -> [B, *shape]
-        """Each position's value: that of its unit, or the mean of the units that cover it; else 0."""
+        """Each position's value: its unit's, or the mean of the units that cover it; else 0."""
         if self.boxes is not None:
             cover = self._pile(torch.ones_like(values, dtype=torch.int32))
             return torch.where(cover > 0, self._pile(values) / cover.clamp(min=1), 0.0)
@@ -146,7 +146,7 @@ def one_of(name: str, value: Any, usual: Any, chosen: UnitsChoice) -> None:
     """Reject an option that has no effect together with `units`."""
     if chosen is not None and value != usual:
         raise InputError(
-            f"Expected `{name}` or `units`, not both: `{name}` belongs to the default units. Drop one."
+            f"Expected `{name}` or `units`, not both: `{name}` is for the default units. Drop one."
         )
 
 
@@ -249,7 +249,7 @@ def parts_of(batch: Batch, who: str) -> Parts:
     """
     if batch.dataset is None or batch.dataset.parts is None:
         raise NotApplicable(
-            f"Only images painted of parts have {who}, as in the environment `parts`; these images "
-            f"are not painted of parts."
+            f"Expected images painted of parts, as in the environment `parts`: no others have "
+            f"{who.rstrip(',')}."
         )
     return batch.dataset.parts
