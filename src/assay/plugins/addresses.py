@@ -90,9 +90,7 @@ def _from_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InputError(f"Expected `{path}` to be a Python file.")
     module = importlib.util.module_from_spec(spec)
-    vars(module)["__assay_bytes__"] = (
-        bytes_now  # a new docstring reloads the file, but changes no key
-    )
+    vars(module)["__assay_bytes__"] = bytes_now  # a new docstring reloads, but changes no key
     vars(module)["__assay_hash__"] = _joined(map(_code_hash, files))
     sys.modules[name] = module  # so that classes and functions can be looked up by name
     try:

@@ -201,9 +201,7 @@ class Protocol(Plugin):
     higher_is_better: bool = True
     range: tuple[float, float] = (float("-inf"), float("inf"))
     chance: float | Literal["measured"] = "measured"
-    sign_sensitive: bool | Callable[[Mapping[str, Any]], bool] = (
-        True  # or a function of its options
-    )
+    sign_sensitive: bool | Callable[[Mapping[str, Any]], bool] = True  # or from its options
     uses: Literal["order", "value", "support"] = "order"
     metric: str = "value"
     reduce: SetReduction = "mean"  # how the samples of a set become one number
@@ -244,9 +242,7 @@ class Units(Plugin):
     """The feature units that are removed: `(Batch, *, options) -> Features`."""
 
     kind: ClassVar[str] = "units"
-    count: Callable[[Mapping[str, Any]], int] | None = (
-        None  # how many, where the options determine it
-    )
+    count: Callable[[Mapping[str, Any]], int] | None = None  # how many, if known from options
 
 
 @dataclass(frozen=True)

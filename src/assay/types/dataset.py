@@ -40,9 +40,7 @@ class Dataset:
     has: frozenset[str] = frozenset({"labels"})
     groups: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[int, str] = field(default_factory=dict)
-    labels: Mapping[str, int] = field(
-        default_factory=dict, repr=False
-    )  # where known without reading samples
+    labels: Mapping[str, int] = field(default_factory=dict, repr=False)  # where known in advance
     numbering: str = "given"  # of the classes: given | declared (by the data) | sorted (names)
     note: str = ""  # how it was read, for the reader
     parts: Parts | None = field(default=None, repr=False)  # where images are painted from parts

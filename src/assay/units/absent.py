@@ -100,9 +100,7 @@ def listed(
 
     The sets of a few samples are cached: the rows of a sample are used one after the other.
     """
-    cached_samples = max(
-        4, 2**26 // (len(rows) * features.count)
-    )  # samples whose sets fit into 64 MB
+    cached_samples = max(4, 2**26 // (len(rows) * features.count))  # their sets fit into 64 MB
     cached_sets = functools.lru_cache(maxsize=cached_samples)(sets_of)
 
     def make(samples: Tensor, rows: Tensor) -> Tensor:

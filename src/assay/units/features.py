@@ -228,9 +228,7 @@ def parts(batch: Batch, *, things: bool = False) -> Features:
     of = parts_of(batch, "units `parts`")
     counts = [len(of.names) + (of.things(i) if things else 0) for i in batch.ids]
     count = max(counts)
-    owners = torch.tensor(
-        [-1, *of.pieces, *range(len(of.names), count)]
-    )  # unit of each piece, from -1
+    owners = torch.tensor([-1, *of.pieces, *range(len(of.names), count)])  # of pieces, from -1
     places = torch.stack([of.places(i) for i in batch.ids])  # [B, H, W]
     known = places + 1 < len(owners)
     index = torch.where(known, owners[torch.where(known, places + 1, 0)], -1)
