@@ -140,6 +140,6 @@ def test_a_run_leaves_the_model_as_it_was():
 
 def test_two_classes_are_not_taken_for_a_binary_pair_before_a_look():
     model = assay.model(nn.Linear(3, 2))
-    with pytest.raises(assay.InputError, match="looked at first"):
+    with pytest.raises(assay.InputError, match="observed first"):
         model.log_probs(torch.zeros(1, 2))
     assert model.log_probs(torch.zeros(1, 3)).exp().sum() == pytest.approx(1)

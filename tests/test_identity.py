@@ -263,7 +263,7 @@ class TestMisuse:
         net, (x, y) = make_net(), make_images(3)
         signed = assay.explain(net, x, y, {"gradcam": {}}, relu=False)
         assert (signed < 0).any()
-        with pytest.raises(assay.InputError, match="no options beside"):
+        with pytest.raises(assay.InputError, match="no options with"):
             assay.explain(net, x, y, lambda model, batch: batch.inputs, steps=3)
         with pytest.raises(assay.InputError, match="Unknown option"):
             assay.score(net, x, y, torch.rand(3, 16, 16), {"abpc": {}}, nonsense=3)

@@ -404,7 +404,7 @@ class TestBadInput:
         for victim in victims:
             victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
         if kind == "scores":
-            with pytest.raises(assay.PrerequisiteError, match=r"not whole.*again"):
+            with pytest.raises(assay.PrerequisiteError, match=r"is incomplete.*again"):
                 assay.load(tmp_path).scores  # noqa: B018
         after = assay.benchmark(*arguments, out=tmp_path, **QUIET)
         assert (table(after, "scores"), table(after, "curves")) == expected

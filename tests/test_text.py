@@ -251,7 +251,7 @@ class TestBadInput:
             assay.explain(bag_of_words(), ["good film", ""], [0, 1], "saliency")
 
     def test_texts_for_a_network_of_images(self, net):
-        with pytest.raises(assay.PrerequisiteError, match="does not say how it reads"):
+        with pytest.raises(assay.PrerequisiteError, match="does not define how it reads"):
             assay.explain(net, ["good film"], [0], "saliency")
 
     def test_fills_of_numbers_do_not_apply_to_tokens(self):

@@ -41,7 +41,7 @@ from assay.types import Case, Dataset, Model, Scores
 Target = int | str  # `label`, `predicted`, or a class by its number or name
 
 
-@torch.inference_mode(False)  # gradients are taken, wherever it is called
+@torch.inference_mode(False)  # gradients are needed, also when called in inference mode
 def benchmark(
     net: nn.Module | Model | str,
     data: object,
@@ -58,25 +58,25 @@ def benchmark(
     """Score attribution methods on your model and data.
 
     Args:
-        net: A network, a `Model` made with `assay.model`, or a name as the command line takes it,
-            such as `hf:FOLDER`.
+        net: A network, a `Model` from `assay.model`, or a name as on the command line, such as
+            `hf:FOLDER`.
         data: `(X, y)` with X as the network takes it; `y=None` explains the predicted class. Also a
-            torch dataset, a `Dataset`, or a path or name as the command line takes it.
+            torch dataset, a `Dataset`, or a path or name as on the command line.
         methods: Names, `{name: options}`, `{"label": tensor of maps}`, callables
             `(model, batch) -> Tensor`, or objects with captum's `attribute(inputs, target=...)`,
-            also as `{"label": object}` or `{object: options}`. By default a fast set of what
-            applies.
-        protocols: Names or `{name: options}`. By default a fast set of what applies.
-        seed: The seed of everything random.
-        out: A folder to keep the run in and to continue it from; by default a temporary one.
+            also as `{"label": object}` or `{object: options}`. By default a fast set of those that
+            apply.
+        protocols: Names or `{name: options}`. By default a fast set of those that apply.
+        seed: The seed of all random numbers.
+        out: The folder of the run, from which it can be resumed; by default a temporary one.
         target: The class that is explained: `label`, `predicted`, or one class by its number or
             name.
-        limit: At most this many samples.
-        budget: A time, `"10min"` or seconds: fewer samples, then fewer steps and sets are taken, so
-            that the run is expected to fit; the notes of the results say which.
+        limit: The largest number of samples.
+        budget: A time, `"10min"` or seconds. The run uses fewer samples, then fewer steps and sets,
+            until it is expected to fit; the notes of the results list the reductions.
         **run_options: `device`, `micro_batch`, `keep_maps`, `progress`, `one_thread`
-            (False lets one large network use all cores; True, the default, is faster for most and
-            equal to the command line bit for bit), `workers`.
+            (False lets one large network use all cores; True, the default, is faster for most
+            networks and equals the command line bit for bit), `workers`.
     """
     allowed = set(inspect.signature(run).parameters) - {"spec", "out", "keep", "clean", "trained"}
     for name in run_options:
@@ -89,9 +89,9 @@ def benchmark(
         out = keep.name
     if budget is not None:
         how = {n: run_options[n] for n in ("workers", "device", "micro_batch") if n in run_options}
-        spec, said, _ = fit(spec, out, budget, **how)
+        spec, message, _ = fit(spec, out, budget, **how)
         if run_options.get("progress", True):
-            print(said, file=sys.stderr)
+            print(message, file=sys.stderr)
     progress = run_options.get("progress", True)
     results = run(
         spec,
@@ -108,7 +108,7 @@ def benchmark(
 
 
 def _say_clean(row: CleanAccuracy, aloud: bool) -> None:
-    """Say how often a network is right; hardly above chance, warn."""
+    """Print the accuracy of a network; warn if it is hardly above chance."""
     samples = f"{row.accuracy:.1%} of {row.n} samples of"
     if row.hardly_above_chance:
         warn(
@@ -132,9 +132,9 @@ def dry_run(
     limit: int | None = None,
     **options: Any,
 ) -> Forecast:
-    """What `benchmark` would cost with these arguments: exact forward passes, estimated time.
+    """The cost of `benchmark` with these arguments: exact forward passes, estimated time.
 
-    What a method costs that is a plain function is not known, and not counted.
+    The cost of a method that is a plain function is unknown and not counted.
     """
     return run_dry(_spec(net, data, methods, protocols, seed, target, limit), out, **options)
 
@@ -155,7 +155,7 @@ def explain(
     """
     explained = _model(net)
     choice = _method(method, options, explained)
-    # A suite has a protocol; none is run here.
+    # A suite requires a protocol; none is run here.
     spec = _spec(explained, (X, y), [choice], PROTOCOLS[:1], seed, "label", None)
     maps = []
     with _engines(spec) as engines:
@@ -186,17 +186,19 @@ def score(
 ) -> Tensor:  # [B]
     """A protocol's score of each sample's map.
 
-    X may be a `Dataset` and y None: it brings its own labels, and truth for protocols that need it.
-    Of a protocol that judges the whole set (soundness) it is each sample's part of that number.
+    X may be a `Dataset` with y None: it has its own labels, and truth for protocols that need it.
+    For a protocol that judges the whole set (soundness), the result is each sample's contribution.
     """
     if isinstance(X, Dataset) and y is not None:
-        raise InputError(f"Expected y to be None beside dataset `{X.name}`, which has its own.")
+        raise InputError(
+            f"Expected y to be None with dataset `{X.name}`, which has its own labels."
+        )
     name, written = registry.pick(protocol)
     chosen = choose_one("protocol", {name: {**written, **options}})
     choice = given("maps", maps)
     data = X if isinstance(X, Dataset) else (X, y)
     spec = _spec(net, data, [choice], [chosen], seed, "label", None)
-    found: list[Scores] = []
+    scores: list[Scores] = []
     with _engines(spec) as engines:
         for plan, engine in engines:
             model = next(iter(plan.models.values()))
@@ -214,13 +216,13 @@ def score(
                 )
             partner = _partner(engine, choice, attribution)
             case = Case(engine.batch, attribution, engine.verb, engine.clean, partner=partner)
-            found.append(score_case(chosen, case))
+            scores.append(score_case(chosen, case))
             engine.forget()
-    return settled(chosen, found)
+    return settled(chosen, scores)
 
 
 def _partner(engine: Engine, choice: Choice, maps: Tensor) -> Callable[[], Tensor]:
-    """The maps of other samples, one for each: of these, where all have a partner among them."""
+    """The maps of other samples, one per sample; from this batch if all have a partner in it."""
     order = dealt(engine.batch.groups or engine.batch.ids)
     if order is not None:
         return lambda: maps[order]
@@ -270,14 +272,14 @@ def _spec(
 
 
 def _warn_of_another_output(model: Model, dataset: Dataset) -> None:
-    """An environment's truth is of what its model gives, not of what its bare network does."""
+    """Warn if another output is read than the one that an environment's truth describes."""
     whose, mine = dataset.truth_of, model.output_read
     if whose is None or "truth" not in dataset.has or whose.weights_hash != mine.weights_hash:
         return
     if whose != mine:
         warn(
             f"The truth of `{dataset.name}` is that of its environment's model; `{model.name}` is "
-            f"the same network, but another of its outputs is read. Give "
+            f"the same network, but another of its outputs is read. Pass "
             f"`env.model, env.dataset`.",
         )
 
@@ -290,7 +292,7 @@ def _model(net: nn.Module | Model | str) -> Model:
 
 
 def _fits(choice: Choice, item: object, dataset: Dataset) -> Choice:
-    """Refuse maps that cannot belong to the data before anything is computed."""
+    """Reject maps that do not fit the data, before anything is computed."""
     value = next(iter(item.values())) if isinstance(item, Mapping) and len(item) == 1 else None
     if isinstance(value, Tensor) or hasattr(value, "__array__"):
         maps = torch.as_tensor(value)
@@ -299,7 +301,7 @@ def _fits(choice: Choice, item: object, dataset: Dataset) -> Choice:
                 f"Expected `{choice.label}` to hold a map for each of {len(dataset.ids)} samples, "
                 f"got {len(maps)}."
             )
-        if dataset.modality != "text":  # how long texts are is the model's to say
+        if dataset.modality != "text":  # the model determines the length of texts
             first = dataset.batch(dataset.ids[:1])
             try:
                 reduce_map(maps[:1], first, choice.label)
@@ -309,7 +311,7 @@ def _fits(choice: Choice, item: object, dataset: Dataset) -> Choice:
 
 
 def _items(choices: object) -> list[object]:
-    """A list of choices, however it was written: one name, a list, or a mapping by name."""
+    """A list of choices from one name, a list, or a mapping by name."""
     if isinstance(choices, str) or callable(choices) or is_attributor(choices):
         return [choices]
     if isinstance(choices, Mapping):
@@ -320,7 +322,7 @@ def _items(choices: object) -> list[object]:
 
 
 def _method(item: object, options: Options, model: Model) -> Choice:
-    """One method as Python code writes it: a name, options, maps, a callable."""
+    """Resolve one method as written in Python: a name, options, maps or a callable."""
     if isinstance(item, Choice):
         return item
     label, value = "", None
@@ -336,7 +338,7 @@ def _method(item: object, options: Options, model: Model) -> Choice:
         label, value = getattr(item, "__name__", type(item).__name__), item
     if isinstance(value, Tensor) or callable(value) or hasattr(value, "__array__"):
         if options:
-            raise InputError(f"Expected no options beside `{label}`, got {', '.join(options)}.")
+            raise InputError(f"Expected no options with `{label}`, got {', '.join(options)}.")
         return given(label, value)
     name, written = registry.pick(item)
     merged = {**written, **options}

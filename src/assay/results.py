@@ -38,7 +38,7 @@ PieceLabels = dict[str, str]  # dataset, model, method and protocol of a stored 
 
 
 class Results:
-    """What a run found. `scores` and `curves` are tidy tables; order is that of the suite."""
+    """The results of a run. `scores` and `curves` are tidy tables in the order of the suite."""
 
     def __init__(
         self, folder: str | Path, keep: object = None, recording: "Recording | None" = None
@@ -47,9 +47,9 @@ class Results:
 
         Args:
             folder: The run's folder.
-            keep: Held as long as the results are.
-            recording: Evaluates users' own reductions, in the run that has their code; everywhere
-                else the stored numbers are read.
+            keep: An object that must live as long as the results.
+            recording: Evaluates users' own reductions in the run that has their code; without it
+                the stored numbers are read.
         """
         self.store = require_run(folder)
         self.folder = self.store.folder
@@ -91,7 +91,7 @@ class Results:
         return with_values(scores, outcomes), outcomes
 
     def _outcome(self, protocol: str, name: str, curves: "SetCurves") -> "Outcome":
-        """The numbers of one method under one protocol: reduced here, or read where stored."""
+        """The numbers of one method under one protocol: computed here, or read from the store."""
         from assay.ranking.reductions import named_reduction
         from assay.ranking.stored import read_stored
 
@@ -113,7 +113,7 @@ class Results:
 
     @functools.cached_property
     def checks(self) -> pa.Table:
-        """By how much each map misses what its method promises; 0 is perfect.
+        """How far each map deviates from what its method promises; 0 is perfect.
 
         One row per sample of every method that promises something, such as completeness.
         """
@@ -151,9 +151,9 @@ class Results:
 
     @property
     def not_applicable(self) -> list[dict[str, str]]:
-        """Which methods and protocols do not go together on which model and data, and the `reason`.
+        """The methods and protocols that do not apply to a model and data, and the `reason`.
 
-        Each reason once; where parts of a cell have different ones, there is a row for each.
+        Each reason appears once; a cell whose shards have different reasons has a row for each.
         """
         refused = [record for record in self.records if record.status == "n/a"]
         rows = [(r.dataset, r.model, r.method, r.protocol, r.message) for r in refused]
@@ -162,12 +162,12 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """Whether the scores of every planned cell and shard are there."""
+        """Whether the scores of every planned cell and shard are stored."""
         return all(self._has_scores(piece) for piece, _ in self._pieces())
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How many scores of a cell and shard are there, and how many are planned."""
+        """How many cells, counted per shard, have scores, and how many are planned."""
         pieces = [piece for shard in self.entries.shards for piece in shard.pieces]
         return sum(self._has_scores(piece) for piece in pieces), len(pieces)
 
@@ -181,7 +181,7 @@ class Results:
         """The methods in order, per protocol, with intervals and ties.
 
         Args:
-            ranges: The lowest and highest score by protocol; what the run says by default.
+            ranges: The lowest and highest score by protocol; by default those of the run.
             apart: Labels of protocols kept apart from the overall order; by default those that
                 know the truth.
             **options: `level`, `resamples`, `seed`.
@@ -224,7 +224,7 @@ class Results:
         Args:
             truth: The label of the protocol that knows the truth; by default the first of this run
                 that ranks the methods of a dataset.
-            quiet: Whether to give no warning where nothing can be compared.
+            quiet: Whether to omit the warning if nothing can be compared.
             **options: `level`, `resamples`, `seed`.
         """
         from assay.ranking.trust import NO_ORDER
@@ -285,7 +285,7 @@ class Results:
         return query(sql, scores=self.scores, curves=self.curves, checks=self.checks)
 
     def __repr__(self) -> str:
-        """What this is, in one line."""
+        """A summary in one line."""
         run = self.entries
         samples = sum(dataset.n for dataset in run.datasets.values())
         what = f"{len(run.methods)} methods x {len(run.protocols)} protocols, {samples} samples"
@@ -323,7 +323,7 @@ class Results:
                 tables.append(_relabel(table, labels) if kind == "scores" else table)
             elif path.exists():
                 raise PrerequisiteError(
-                    f"`{path}` is not whole. Run `assay run {self.folder}/spec.yaml --out "
+                    f"`{path}` is incomplete. Run `assay run {self.folder}/spec.yaml --out "
                     f"{self.folder}` again: it computes what is missing and keeps the rest."
                 )
         if not tables and required:

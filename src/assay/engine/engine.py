@@ -1,8 +1,8 @@
 """The engine: the only place where a protocol makes the model run.
 
-Every protocol asks what the model answers when some units are absent. Rows (one sample without one
-set of units) are remembered by what the set is, so whatever does not depend on an attribution is
-computed once for all methods, and kept on disk for the next run.
+Every protocol needs the model's responses when some units are absent. Rows (one sample without one
+set of units) are cached by the identity of the set. Responses that do not depend on an attribution
+are computed once for all methods, and stored on disk for the next run.
 """
 
 import functools
@@ -33,33 +33,33 @@ Arrays = dict[str, Array]
 
 
 class Shelf(Protocol):
-    """Where answers that do not depend on an attribution are kept between runs."""
+    """Storage, between runs, of responses that do not depend on an attribution."""
 
     def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
         """The arrays and their description, or None."""
         ...
 
     def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
-        """Keep them."""
+        """Store them."""
         ...
 
 
 @dataclass
 class Engine:
-    """Answers for one batch: `respond` is the verb, `clean` what the model says untouched."""
+    """Responses of a model for one batch: `respond` removes units, `clean` is without removal."""
 
     batch: Batch
     respondent: Respondent
     shelf: Shelf | None = None
 
     def __post_init__(self) -> None:
-        """Where nobody gave targets, the clean answers are the targets: ask for them first."""
+        """Without targets, explain the predicted classes: compute the clean responses first."""
         self.memory: dict[str, dict[str, Columns]] = {}
         self._shared = {"clean"}
         self._removals: dict[str, Removal] = {}
         self._values: list[Tensor] = []
         self._always_broken = torch.zeros(len(self.batch), dtype=torch.bool, device=self._device)
-        self.broken = self._always_broken.clone()  # [B]: the network gave NaN or inf somewhere
+        self.broken = self._always_broken.clone()  # [B]: a response has NaN or inf
         if bool((self.batch.targets < 0).any()):
             self.batch = replace(self.batch, targets=self._clean[2])
 
@@ -70,12 +70,12 @@ class Engine:
 
     @property
     def asked(self) -> int:
-        """Forward passes asked for so far, by this engine and those made from it."""
+        """Forward passes requested so far, by this engine and those derived from it."""
         return self.respondent.rows
 
     @property
     def clean(self) -> Response:  # [B, 1]
-        """The answers to the untouched inputs."""
+        """The responses to the unchanged inputs."""
         return _stack([self._clean])
 
     @property
@@ -84,7 +84,7 @@ class Engine:
         return self.memory["clean"]["none"]
 
     def _ask_clean(self) -> None:
-        """Ask for the clean answers, once: whoever only needs random masks never does."""
+        """Compute the clean responses once, and only if they are needed."""
         self._recall("clean")
         if "clean" not in self.memory:
             batch = self.batch
@@ -94,13 +94,13 @@ class Engine:
             self._keep("clean")
 
     def forget(self) -> None:
-        """Drop what depended on an attribution: the next one begins."""
+        """Drop the responses that depend on an attribution, before the next one."""
         self._values.clear()
         self.broken = self._always_broken.clone()
         self.memory = {group: rows for group, rows in self.memory.items() if group in self._shared}
 
     def respond(self, features: Features, absent: Absent, fill: FillChoice) -> Response:
-        """The model's answers, `[B, K]`, when the units of each of K sets are absent."""
+        """The model's responses, `[B, K]`, when the units of each of K sets are absent."""
         name = fill_key(self.batch, fill)
         grouped = {row: self._group(features, absent, row, name) for row in _kinds(absent.rows)}
         groups = [grouped.get(row) or grouped["other"] for row in absent.rows]
@@ -123,7 +123,7 @@ class Engine:
 
     @property
     def verb(self) -> Respond:
-        """`respond` as a plain function: nothing of it leads back to the engine."""
+        """`respond` as a plain function, without access to the engine."""
 
         def respond(features: Features, absent: Absent, fill: FillChoice) -> Response:
             return self.respond(features, absent, fill)
@@ -131,15 +131,15 @@ class Engine:
         return respond
 
     def answers(self, rows: int, make: MakeInputs) -> Response:
-        """The model's answers, `[B, rows]`, to inputs made by `make(samples, rows)`; not kept."""
+        """The model's responses, `[B, rows]`, to inputs from `make(samples, rows)`; not cached."""
         return _stack(self._ask(Question(self.batch, rows, make)))
 
     def at(self, batch: Batch) -> "Engine":
-        """This engine where its own inputs are meant, else one for the others; all counts here."""
+        """This engine for its own inputs, else one for the other inputs; both share the counter."""
         return self if batch.inputs is self.batch.inputs else Engine(batch, self.respondent)
 
     def count(self, rows: int) -> None:
-        """Count one call with so many rows that a method made by itself."""
+        """Count one call with this many rows that a method made itself."""
         self.respondent.count(rows)
 
     @property
@@ -154,7 +154,7 @@ class Engine:
         rows: list[int],
         groups: list[str],
     ) -> Question:
-        """What is asked where these rows are not remembered."""
+        """The question for rows that are not in memory."""
         name = fill_key(self.batch, fill)
         if name not in self._removals:
             self._removals[name] = make_removal(self.batch, fill)
@@ -168,7 +168,7 @@ class Engine:
         return Question(self.batch, len(rows), make, valid, shared, features, fill)
 
     def _ask(self, question: Question) -> list[Columns]:
-        """The answers row by row; where a sample has no such row, nothing changes."""
+        """The responses row by row; a row that a sample does not have gets its clean response."""
         answers = self.respondent.answer(question)
         if question.valid is None:
             whole = [part.reshape(-1, question.rows) for part in answers]
@@ -179,7 +179,7 @@ class Engine:
         return [(a, b, c) for a, b, c in zip(*(w.unbind(1) for w in whole), strict=True)]
 
     def _group(self, features: Features, absent: Absent, row: str, fill: str) -> str:
-        """Where a row is remembered: by what is gone, not by who asked."""
+        """The memory group of a row: determined by what is absent, not by the caller."""
         if row == "none":
             return "clean"
         if row != "all" and absent.values is not None:
@@ -191,7 +191,7 @@ class Engine:
         return group
 
     def _number(self, values: Tensor) -> int:
-        """Which of the values seen since the last `forget` these are."""
+        """The number of these values among those seen since the last `forget`."""
         for number, seen in enumerate(self._values):
             if seen.shape == values.shape and torch.equal(seen, values):
                 return number
@@ -202,9 +202,9 @@ class Engine:
         """Read a shared group from the shelf, once."""
         if self.shelf is None or group in self.memory or group not in self._shared:
             return
-        kept = self.shelf.load(group)
-        if kept is not None:
-            arrays, about = kept
+        stored = self.shelf.load(group)
+        if stored is not None:
+            arrays, about = stored
             parts = [
                 torch.from_numpy(arrays[n]).to(self._device) for n in Response.__dataclass_fields__
             ]
@@ -238,8 +238,8 @@ def network_engine(
 ) -> Engine:
     """An engine that runs a network on a batch.
 
-    Without a `forward` the network is prepared here; where it was looked at before, only when it is
-    first asked: a method may want an engine for its counting alone.
+    Without a `forward` the network is prepared here. If it was observed before, it is prepared at
+    the first forward pass: a method may use an engine only to count.
     """
     if forward is None and model.observed is None:
         prepared = prepare_network(model, batch.inputs[:1])
@@ -257,7 +257,7 @@ def _prepared_later(model: Model, example: Tensor) -> Callable[[Tensor], Tensor]
 def intervention(
     batch: Batch, units: UnitsChoice, fill: FillChoice, output: str, how: str = "alone"
 ) -> tuple[str, ...]:
-    """How units are removed, which, what stands there and what is read, in comparable words.
+    """How units are removed, which units, the fill and the output, as comparable texts.
 
     `how` is `alone` for one unit at a time, `sets` for random sets of them.
     """

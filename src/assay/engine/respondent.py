@@ -1,4 +1,4 @@
-"""Who answers the engine's questions: a network, run in micro-batches of one fixed size."""
+"""Respondents answer the engine's questions: a network, run in micro-batches of fixed size."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -18,14 +18,14 @@ MakeInputs = Callable[[Tensor, Tensor], Tensor]  # (samples [n], rows [n]) -> in
 
 @dataclass(frozen=True)
 class Question:
-    """What a network answers for some rows (sets of absent units) of every sample of a batch."""
+    """A request for the outputs of some rows (sets of absent units) of every sample of a batch."""
 
     batch: Batch
     rows: int
     make: MakeInputs
     valid: Tensor | None = None  # [B, rows]: the pairs that exist; None = all
-    shared: tuple[bool, ...] = ()  # of each row: whether its answers serve all methods
-    features: Features | None = None  # whose units are absent, where units are
+    shared: tuple[bool, ...] = ()  # for each row: whether all methods share its responses
+    features: Features | None = None  # the units that are absent, if any
     fill: FillChoice = None
 
     @property
@@ -38,11 +38,11 @@ class Question:
 
 
 class Respondent(Protocol):
-    """Answers questions: a network in a run, made-up numbers in a rehearsal."""
+    """Answers questions: a network in a run, placeholder numbers in a rehearsal."""
 
     @property
     def model(self) -> Model:
-        """The model that is asked about, with the micro-batch in use."""
+        """The model, with the micro-batch in use."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Respondent(Protocol):
         ...
 
     def count(self, rows: int) -> None:
-        """Take note of one call with so many rows that a method made by itself."""
+        """Count one call with this many rows that a method made itself."""
         ...
 
     def shrink(self) -> None:
@@ -65,14 +65,14 @@ class Respondent(Protocol):
 
 @dataclass
 class Counter:
-    """Forward rows asked of the network, calls made for them, and who is told of them."""
+    """Forward passes and calls of the network, and a callback for each call."""
 
     rows: int = 0
     calls: int = 0
     listen: Callable[[int], None] = lambda rows: None
 
     def add(self, rows: int) -> None:
-        """Count one call with this many rows that were asked for (padding not counted)."""
+        """Count one call with this many requested rows (without padding)."""
         self.rows += rows
         self.calls += 1
         self.listen(rows)
@@ -83,7 +83,7 @@ def micro_batches(
 ) -> Iterator[tuple[Tensor, Tensor, int]]:
     """All (sample, row) pairs in chunks of one fixed size; a short tail repeats its last pair.
 
-    A fixed size makes an answer independent of what else is computed beside it. `valid`
+    With a fixed size, a response does not depend on what else is computed. `valid`
     `[samples, rows]` leaves out the pairs that do not exist.
     """
     existing = None if valid is None else valid.flatten().nonzero().flatten()
@@ -96,7 +96,7 @@ def micro_batches(
 
 @dataclass
 class NetworkRespondent:
-    """A network that is asked: its forward passes are counted, its micro-batch may shrink."""
+    """A network that answers: its forward passes are counted, its micro-batch may shrink."""
 
     model: Model
     forward: Callable[[Tensor], Tensor]  # inputs -> logits
@@ -108,17 +108,17 @@ class NetworkRespondent:
         return self.counter.rows
 
     def answer(self, question: Question) -> Columns:
-        """Run the network on every (sample, row) that exists; keep the three numbers of each."""
+        """Run the network on every (sample, row) that exists; return three numbers for each."""
         while True:
             try:
                 return self._run(question)
             except torch.cuda.OutOfMemoryError:
                 if self.model.micro_batch == 1:
                     raise
-            self.shrink()  # outside the handler, which holds on to what did not fit
+            self.shrink()  # outside the handler, which still references the tensors
 
     def count(self, rows: int) -> None:
-        """Count one call with so many rows that a method made by itself."""
+        """Count one call with this many rows that a method made itself."""
         self.counter.add(rows)
 
     def shrink(self) -> None:

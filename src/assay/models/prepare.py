@@ -1,4 +1,4 @@
-"""The network as it is run: rows per call, folded batch-norms, memory layout."""
+"""A network prepared for fast forward passes: rows per call, folded batch-norms, layout."""
 
 import contextlib
 import copy
@@ -22,33 +22,33 @@ def choose_micro_batch(example: Tensor) -> int:
     return int(min(32, max(4, 2 ** round(math.log2(4 * 3 * 224 * 224 / numbers)))))
 
 
-CHANNELS_LAST = "channels last"  # a change that `Prepared.changes` names
-LOOK = 2  # rows of the first look: one alone hides what only larger batches do
+CHANNELS_LAST = "channels last"  # a name in `Prepared.changes`
+LOOK = 2  # rows of the first forward pass: a single row can hide effects of larger batches
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A network as the engine runs it: the model with what was observed, and what was changed."""
+    """A network as the engine runs it: the model with its observation, and the changes made."""
 
     model: Model
     net: nn.Module
     changes: tuple[str, ...]
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """From inputs to logits, in the layout of memory the network runs fastest in."""
+        """The logits of inputs, in the memory layout in which the network runs fastest."""
         return self.model.logits(self.model.laid_out(inputs), net=self.net)
 
 
 def observe(model: Model, example: Tensor) -> Model:
-    """The model with what one forward pass shows of it: classes, and the last spatial layer."""
+    """The model with what one forward pass shows: its classes and its last spatial layer."""
     return model if model.observed is not None else _look(model, _doubled(example))[0]
 
 
 def prepare_network(model: Model, example: Tensor) -> Prepared:
-    """Look at the network once: fold batch-norms, choose the layout, find the last spatial layer.
+    """Observe the network once: fold batch-norms, choose the layout, find the last spatial layer.
 
-    Folding and the channels-last layout are kept only where the logits stay within 1e-5 of the
-    plain network's. A network with hooks is left as it is: a copy could lose what they do.
+    Folding and the channels-last layout are used only if the logits stay within 1e-5 of those of
+    the original network. A network with hooks is not changed: a copy could lose their effect.
     """
     example = _doubled(example)
     hooked = any(m._forward_hooks or m._forward_pre_hooks for m in model.net.modules())
@@ -72,7 +72,7 @@ def _doubled(example: Tensor) -> Tensor:
 
 
 def _look(model: Model, example: Tensor) -> tuple[Model, Tensor]:
-    """The model with what its logits for an example show, and these logits."""
+    """The model with its observation on an example, and the logits of the example."""
     with last_spatial(model) as spatial:
         plain, binary = model.read(example)
     layer = spatial[-1] if spatial else None
@@ -88,13 +88,13 @@ def _improve(
     example: Tensor,
     plain: Tensor,
 ) -> Prepared:
-    """A changed copy of the network, if it can be made and its logits stay within 1e-5."""
+    """Use a changed copy of the network if it works and its logits stay within 1e-5."""
     try:
         changed = change(copy.deepcopy(before.net))
         if changed is None:
             return before
         logits = before.model.logits(example, net=changed)
-    except Exception:  # the user's network: copying, tracing or another layout may break anything
+    except Exception:  # a user's network: copying, tracing or another layout may fail
         return before
     scale = plain.abs().max().clamp(min=1.0)
     agree = bool((logits - plain).abs().max() <= 1e-5 * scale)
@@ -108,47 +108,47 @@ def _lay_out(net: nn.Module) -> nn.Module:
 
 @contextlib.contextmanager
 def last_spatial(model: Model) -> Iterator[list[str]]:
-    """While the network runs, the names of the modules with a spatial output, in order.
+    """Collect the names of the modules with a spatial output, in order, while the network runs.
 
-    Of a transformer that is none: its only spatial layer cuts the image into patches.
+    For a transformer the list is empty: its only spatial layer cuts the image into patches.
     """
-    found: list[str] = []
+    names: list[str] = []
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
             if not isinstance(output, Tensor):
                 return
-            if output.is_nested:  # tokens of texts of different lengths: they have no one shape
-                found.clear()
+            if output.is_nested:  # tokens of texts of different lengths
+                names.clear()
             elif output.ndim == 4 and min(output.shape[2:]) > 1:
-                found.append(name)
+                names.append(name)
             elif output.ndim == 3 and output.shape[1] > 1:
-                found.clear()  # tokens: what was spatial before them lies far from the answer
+                names.clear()  # tokens: spatial layers before them are far from the output
 
         return hook
 
     handles = [m.register_forward_hook(note(n)) for n, m in model.net.named_modules()]
     try:
-        yield found
+        yield names
     finally:
         for handle in handles:
             handle.remove()
 
 
 def _last_tokens(model: Model, example: Tensor) -> str | None:
-    """The last normalisation of tokens whose patches reach the answer; without one, any layer.
+    """The last normalisation of tokens whose patches affect the output; without one, any layer.
 
-    Where the answer is read off a class token, the patches' own last outputs go nowhere: the last
-    that matter are those the last attention reads.
+    If the output is read from a class token, the last outputs of the patches are not used. The last
+    ones that matter are those that the last attention layer reads.
     """
     seen: list[tuple[str, Tensor]] = []
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            found = output[0] if isinstance(output, tuple | list) and output else output
-            with contextlib.suppress(Exception):  # other outputs than the reshape is made for
+            tokens = output[0] if isinstance(output, tuple | list) and output else output
+            with contextlib.suppress(Exception):  # an output that the reshape does not fit
                 if model.places(output).requires_grad:
-                    seen.append((name, found))
+                    seen.append((name, tokens))
 
         return hook
 
@@ -175,12 +175,12 @@ def _last_tokens(model: Model, example: Tensor) -> str | None:
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """The same images with the channels innermost in memory."""
+    """The same images in channels-last memory format."""
     return images.contiguous(memory_format=torch.channels_last)
 
 
 def _fuse(net: nn.Module) -> nn.Module | None:
-    """Fold every batch-norm that directly follows a convolution; None where nothing could be."""
+    """Fold every batch-norm that directly follows a convolution; None if there is none."""
     graph = torch.fx.symbolic_trace(net).graph
     modules = dict(net.named_modules())
     calls = [node.target for node in graph.nodes if node.op == "call_module"]

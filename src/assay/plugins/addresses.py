@@ -1,6 +1,7 @@
-"""Objects by address: `package.module:object` or `./file.py:object`, wherever a name may stand.
+"""Objects by address: `package.module:object` or `./file.py:object`, accepted in place of a name.
 
-A file may import what lies beside it, as a script may; a package may lie in the working folder.
+A file may import modules from its own folder, as a script may. A package may be in the working
+folder.
 """
 
 import ast
@@ -19,21 +20,21 @@ from assay.errors import InputError, PrerequisiteError, unknown
 from assay.plugins.code import says
 from assay.plugins.moved import MOVED
 
-FILE_MODULE = "assay_file_"  # how modules made from files are named
-_BESIDE: dict[str, tuple[Path, str]] = {}  # what files imported from beside them, with its hash
+FILE_MODULE = "assay_file_"  # prefix of the names of modules loaded from files
+_BESIDE: dict[str, tuple[Path, str]] = {}  # modules imported from a file's folder: path, hash
 
 
 def is_address(name: str) -> bool:
-    """Whether a name is an address, or half of one, rather than a registered name."""
+    """Whether a name is an address, or only its file, rather than a registered name."""
     return ":" in name or name.endswith(".py")
 
 
 def load_object(address: str) -> tuple[Any, str]:
-    """The object at an address, and a hash of what the source it stands in says.
+    """The object at an address, and a hash of the code of its source file.
 
     Raises:
         PrerequisiteError: There is no such file or module.
-        InputError: It cannot be imported, or holds no such object.
+        InputError: The source cannot be imported, or does not define the object.
     """
     if address.endswith(".py"):
         raise _nameless(address)
@@ -42,7 +43,7 @@ def load_object(address: str) -> tuple[Any, str]:
         raise InputError(
             f"Expected `package.module:object` or `./file.py:object`, got `{address}`."
         )
-    place = MOVED.get(place, place)  # as suites of earlier versions write it
+    place = MOVED.get(place, place)  # the address in suites of earlier versions
     module = _from_file(Path(place)) if _is_file(place) else _from_package(place)
     if not hasattr(module, name):
         raise unknown(f"object in `{place}`:", name, _defined(module))
@@ -50,18 +51,18 @@ def load_object(address: str) -> tuple[Any, str]:
 
 
 def _nameless(file: str) -> InputError:
-    """The error for a file of which nothing is named."""
+    """The error for a file without an object name."""
     defined = _defined(_from_file(Path(file)))
     return InputError(
-        f"Expected the name of an object behind the file, `{file}:{(*defined, 'NAME')[0]}`, got "
+        f"Expected the name of an object after the file, `{file}:{(*defined, 'NAME')[0]}`, got "
         f"only the file. It defines: {', '.join(defined) or 'nothing'}."
     )
 
 
 def _defined(module: ModuleType) -> list[str]:
-    """The public names of a module, plug-ins first; what it only imports is not meant."""
-    found = vars(module).items()
-    public = {n: v for n, v in found if not n.startswith("_") and not isinstance(v, ModuleType)}
+    """The public names a module defines, plug-ins first; imported names are left out."""
+    members = vars(module).items()
+    public = {n: v for n, v in members if not n.startswith("_") and not isinstance(v, ModuleType)}
     own = [name for name, value in public.items() if _made_in(module, value)]
     return sorted(own, key=lambda name: not hasattr(public[name], "__assay__"))
 
@@ -89,9 +90,9 @@ def _from_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InputError(f"Expected `{path}` to be a Python file.")
     module = importlib.util.module_from_spec(spec)
-    vars(module)["__assay_bytes__"] = bytes_now  # a new docstring is read, but changes no key
+    vars(module)["__assay_bytes__"] = bytes_now  # a new docstring reloads, but changes no key
     vars(module)["__assay_hash__"] = _joined(map(_code_hash, files))
-    sys.modules[name] = module  # so that its classes and functions can be found by name
+    sys.modules[name] = module  # so that classes and functions can be looked up by name
     try:
         with _beside(path.parent):
             spec.loader.exec_module(module)
@@ -122,7 +123,7 @@ def _from_package(place: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """What lies in a folder can be imported inside."""
+    """Make the modules of a folder importable inside the context."""
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     try:
@@ -133,7 +134,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _beside(folder: Path) -> Iterator[None]:
-    """The same for a file's own folder, where two folders may hold different files of one name."""
+    """Make a file's own folder importable; two folders may hold different files of one name."""
     stale = {
         name.partition(".")[0]
         for name, (file, known) in _BESIDE.items()
@@ -155,7 +156,7 @@ def _beside(folder: Path) -> Iterator[None]:
 
 
 def _files(place: Path) -> list[Path]:
-    """The file of a module, given its path without an ending, where there is one."""
+    """The existing files of a module, from its path without a suffix."""
     return [file for file in (place / "__init__.py", place.with_suffix(".py")) if file.is_file()]
 
 
@@ -167,18 +168,18 @@ def _hash(module: ModuleType) -> str:
 
 
 def _sources(path: Path) -> list[Path]:
-    """A file, with all that it imports from beside it: that is its code as well."""
-    found = [path]
-    for file in found:  # grows while it is read
-        found += [f for f in dict.fromkeys(_imported(file, path.parent)) if f not in found]
-    return found
+    """A file and all files it imports from its folder: they are part of its code."""
+    files = [path]
+    for file in files:  # grows during the loop
+        files += [f for f in dict.fromkeys(_imported(file, path.parent)) if f not in files]
+    return files
 
 
 def _imported(file: Path, folder: Path) -> Iterator[Path]:
-    """What a file imports from a folder, by absolute or relative names."""
+    """The files that a file imports from a folder, by absolute or relative names."""
     try:
         tree = ast.parse(file.read_bytes())
-    except SyntaxError:  # said when it is imported
+    except SyntaxError:  # reported when the file is imported
         return
     for node in ast.walk(tree):
         names, start = [], folder
@@ -198,10 +199,10 @@ def _joined(hashes: Iterable[str]) -> str:
 
 
 def _code_hash(path: Path) -> str:
-    """What a file says, without comments, docstrings and layout."""
+    """The hash of a file's code, without comments, docstrings and layout."""
     try:
         return hashlib.sha256(says(path.read_bytes()).encode()).hexdigest()[:16]
-    except (SyntaxError, ValueError):  # compiled, or broken, which is said when it is imported
+    except (SyntaxError, ValueError):  # compiled, or broken: reported at import
         return _file_hash(path)
 
 

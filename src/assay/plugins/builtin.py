@@ -1,6 +1,6 @@
-"""Where the built-in plug-ins of each kind are; imported when that kind is first asked for.
+"""Where the built-in plug-ins of each kind are; imported when that kind is first used.
 
-A folder stands for all its modules: a new module in it needs no entry here.
+A package includes all its modules: a new module in it needs no entry here.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What code says: its syntax tree as text, without docstrings, comments and layout."""
+"""Code as normalised text: its syntax tree without docstrings, comments and layout."""
 
 import ast
 import contextlib
@@ -16,15 +16,15 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True)
 class Code:
-    """A piece of code: what it says, and the names it takes from its surroundings."""
+    """A piece of code: its normalised text, and the names it reads from its surroundings."""
 
     text: str
     names: tuple[str, ...]
-    rebound: frozenset[str] = frozenset()  # by `global`: they hold a state
+    rebound: frozenset[str] = frozenset()  # names assigned with `global`: they hold state
 
 
-# To find code in its file takes longer than to hash a small network, and the file may change
-# while a run goes on; what is gone is forgotten.
+# Finding code in its file takes longer than hashing a small network, and the file may change during
+# a run. Entries are dropped with the objects they describe.
 _KNOWN: WeakKeyDictionary[FunctionType | type, Code] = WeakKeyDictionary()
 _ASSIGNED: WeakKeyDictionary[ModuleType, dict[str, list[ast.AST]]] = WeakKeyDictionary()
 
@@ -33,7 +33,7 @@ def code_of(source: FunctionType | type) -> Code:
     """The code of a function or a class.
 
     Raises:
-        OSError: Its file is not there, or not as it was.
+        OSError: Its file is missing or has changed.
         TypeError: It was not written in Python.
     """
     if source not in _KNOWN:
@@ -42,18 +42,18 @@ def code_of(source: FunctionType | type) -> Code:
 
 
 def assigned(module: ModuleType, name: str) -> Code | None:
-    """What a module assigns to a name outside its functions and classes, where that can be read."""
+    """The code a module assigns to a name at top level; None where the source cannot be read."""
     if module not in _ASSIGNED:
         try:
             _ASSIGNED[module] = _assignments(_file_of(module).tree)
         except (OSError, TypeError):  # a notebook, or a module made by hand
             return None
-    found = _ASSIGNED[module].get(name)
-    return _as_code(found) if found else None
+    statements = _ASSIGNED[module].get(name)
+    return _as_code(statements) if statements else None
 
 
 def says(source: str | bytes) -> str:
-    """What a whole file says.
+    """The normalised text of a whole file.
 
     Raises:
         SyntaxError: It is not Python.
@@ -67,15 +67,15 @@ def says(source: str | bytes) -> str:
 
 @dataclass(frozen=True)
 class _File:
-    """A file with its functions, classes and lambdas by the lines and names they begin with."""
+    """A file with its functions, classes and lambdas, indexed by first line or name."""
 
     tree: ast.Module
     functions: dict[tuple[int, str], list[ast.AST]] = field(default_factory=dict)
-    classes: dict[str, list[ast.AST]] = field(default_factory=dict)  # by their whole names
+    classes: dict[str, list[ast.AST]] = field(default_factory=dict)  # by qualified name
     lambdas: dict[int, list[ast.Lambda]] = field(default_factory=dict)
 
     def index(self, node: ast.AST, inside: str = "") -> None:
-        """Note all that lies in a node, which itself lies in this function or class."""
+        """Index everything in a node; `inside` is the qualified name of its surroundings."""
         for child in ast.iter_child_nodes(node):
             within = inside
             if isinstance(child, ast.ClassDef):
@@ -95,7 +95,7 @@ def _read(text: str) -> _File:
     try:
         file = _File(_bare(ast.parse(text)))
     except SyntaxError as error:
-        raise OSError("the file is not as it was") from error
+        raise OSError("the file has changed") from error
     file.index(file.tree)
     return file
 
@@ -106,24 +106,24 @@ def _file_of(place: FunctionType | ModuleType) -> _File:
 
 def _node(source: FunctionType | type) -> ast.AST:
     if isinstance(source, type):
-        found = _class_nodes(source)
+        nodes = _class_nodes(source)
     elif source.__code__.co_name == "<lambda>":
-        found = _lambda_nodes(_file_of(source), source.__code__)
+        nodes = _lambda_nodes(_file_of(source), source.__code__)
     else:
         code = source.__code__
-        found = _file_of(source).functions.get((code.co_firstlineno, code.co_name), [])
-    if len(found) != 1:
-        raise OSError(f"`{source.__qualname__}` is not to be found in its file")
-    return found[0]
+        nodes = _file_of(source).functions.get((code.co_firstlineno, code.co_name), [])
+    if len(nodes) != 1:
+        raise OSError(f"`{source.__qualname__}` cannot be found in its file")
+    return nodes[0]
 
 
 def _class_nodes(kind: type) -> list[ast.AST]:
-    """A class by its methods, which know their file also in a notebook; else by its module."""
+    """The nodes of a class, found by its methods (also in a notebook) or by its module."""
     for method in map(inspect.unwrap, filter(inspect.isfunction, vars(kind).values())):
-        with contextlib.suppress(OSError):  # it was made, not written, as those of a dataclass
+        with contextlib.suppress(OSError):  # a generated method, as in a dataclass
             named = _file_of(method).classes.get(kind.__qualname__, [])
-            if found := [node for node in named if _spans(node, method.__code__)]:
-                return found
+            if nodes := [node for node in named if _spans(node, method.__code__)]:
+                return nodes
     module = sys.modules.get(kind.__module__)
     return [] if module is None else _file_of(module).classes.get(kind.__qualname__, [])
 
@@ -133,16 +133,16 @@ def _spans(node: ast.AST, code: CodeType) -> bool:
 
 
 def _lambda_nodes(file: _File, code: CodeType) -> list[ast.AST]:
-    """The lambda that was compiled to this code; several may stand in one line."""
-    found = file.lambdas.get(code.co_firstlineno, [])
-    if len(found) < 2:
-        return [*found]
-    around = [node for node in found if _holds(node.body, code)]
+    """The lambda that was compiled to this code; one line may hold several."""
+    candidates = file.lambdas.get(code.co_firstlineno, [])
+    if len(candidates) < 2:
+        return [*candidates]
+    around = [node for node in candidates if _holds(node.body, code)]
     return [min(around, key=_size)] if around else []
 
 
 def _holds(body: ast.expr, code: CodeType) -> bool:
-    """Whether all that the code does was written inside an expression."""
+    """Whether every instruction of the code comes from inside an expression."""
     begin, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
     places = [
         ((line, column), (last, until))
@@ -158,7 +158,7 @@ def _size(node: ast.Lambda) -> tuple[int, int]:
 
 def _assignments(tree: ast.Module) -> dict[str, list[ast.AST]]:
     """The statements that assign to each name outside functions and classes, in order."""
-    found: dict[str, list[ast.AST]] = {}
+    statements: dict[str, list[ast.AST]] = {}
     for statement in _outside(tree):
         targets: list[ast.expr] = []
         if isinstance(statement, ast.Assign):
@@ -166,19 +166,19 @@ def _assignments(tree: ast.Module) -> dict[str, list[ast.AST]]:
         elif isinstance(statement, ast.AnnAssign | ast.AugAssign):
             targets = [statement.target]
         for name in {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}:
-            found.setdefault(name, []).append(statement)
-    return found
+            statements.setdefault(name, []).append(statement)
+    return statements
 
 
 def _outside(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of a module but those inside functions and classes."""
+    """All nodes of a module except those inside functions and classes."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, DEFINITIONS):
             yield child
             yield from _outside(child)
 
 
-# --- what it says -----------------------------------------------------------------------------
+# --- normalised text --------------------------------------------------------------------------
 
 
 def _as_code(nodes: list[ast.AST]) -> Code:
@@ -188,21 +188,21 @@ def _as_code(nodes: list[ast.AST]) -> Code:
 
 
 def _text(node: ast.AST) -> str:
-    """A syntax tree as text, which changes less between versions of Python than its dump."""
+    """A syntax tree as source text, which is more stable across Python versions than a dump."""
     try:
         return ast.unparse(node)
-    except ValueError:  # quotes in quotes that cannot be written again
+    except ValueError:  # nested quotes that `unparse` cannot write
         return ast.dump(node)
 
 
 def _bare(tree: ast.Module) -> ast.Module:
-    """The tree without its docstrings, and without the other strings that stand alone."""
+    """The tree without docstrings and other string statements."""
     for node in ast.walk(tree):
         for part in ("body", "orelse", "finalbody"):
             block = getattr(node, part, None)
             if isinstance(block, list):
-                kept = [statement for statement in block if not _is_string(statement)]
-                setattr(node, part, kept if kept or not block else [ast.Pass()])
+                statements = [statement for statement in block if not _is_string(statement)]
+                setattr(node, part, statements if statements or not block else [ast.Pass()])
     return tree
 
 
@@ -215,24 +215,24 @@ def _is_string(node: ast.AST) -> bool:
 
 
 def _names(nodes: list[ast.AST]) -> tuple[str, ...]:
-    """The names a piece of code takes from its surroundings; annotations change no number."""
+    """The names a piece of code reads from its surroundings; annotations do not affect results."""
     try:
         bare = _unannotated(ast.parse("\n".join(map(ast.unparse, nodes))))
-        found = _taken(symtable.symtable(ast.unparse(bare), "<code>", "exec"))
-    except (SyntaxError, ValueError):  # it cannot stand alone: `nonlocal`
-        found = {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
-    return tuple(sorted(found))
+        taken = _taken(symtable.symtable(ast.unparse(bare), "<code>", "exec"))
+    except (SyntaxError, ValueError):  # it cannot be compiled alone: `nonlocal`
+        taken = {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return tuple(sorted(taken))
 
 
 def _taken(table: symtable.SymbolTable) -> set[str]:
-    """Global names that are read, in this scope and in those inside it."""
+    """Global names that are read in this scope and in nested scopes."""
     outermost = table.get_type() == "module"
-    found = {
+    referenced = {
         symbol.get_name()
         for symbol in table.get_symbols()
         if symbol.is_referenced() and (outermost or symbol.is_global())
     }
-    return found.union(*map(_taken, table.get_children()))
+    return referenced.union(*map(_taken, table.get_children()))
 
 
 def _unannotated(tree: ast.AST) -> ast.AST:

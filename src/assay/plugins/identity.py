@@ -1,4 +1,4 @@
-"""What identifies options and code, how they are written and how they read in a label."""
+"""Identities of options and code, and how options are written in suites and labels."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ from assay.plugins.code import Code, assigned, code_of
 
 
 def canonical(value: Any) -> Any:
-    """The value as plain JSON, tensors and arrays as the hash of their numbers."""
+    """The value as plain JSON; tensors and arrays become a hash of their numbers."""
     if isinstance(value, Mapping):
         return {str(k): canonical(v) for k, v in sorted(value.items())}
     if isinstance(value, list | tuple):
@@ -38,8 +38,8 @@ def canonical(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     raise InputError(
-        f"Expected plain values, arrays or tensors in options, got {type(value).__name__}: it has "
-        f"no content by which results could be stored."
+        f"Expected plain values, arrays or tensors in options, got {type(value).__name__}: its "
+        f"content cannot be hashed to identify results."
     )
 
 
@@ -52,8 +52,8 @@ def _fields(record: Any) -> dict[str, object]:
     described = {}
     for field in fields(record):
         value = getattr(record, field.name)
-        told_elsewhere = callable(value) and not _is_record(value) and not field.repr
-        if field.compare and not told_elsewhere:
+        identified_elsewhere = callable(value) and not _is_record(value) and not field.repr
+        if field.compare and not identified_elsewhere:
             content = _content(value)
             if content != _default(field):
                 described[field.name] = content
@@ -61,7 +61,7 @@ def _fields(record: Any) -> dict[str, object]:
 
 
 def _default(field: Field[Any]) -> object:
-    """The content of a field that nobody set; itself, which equals nothing, where it must be."""
+    """The content of a field's default; for a required field the field itself, equal to nothing."""
     if field.default is not MISSING:
         return _content(field.default)
     return field if field.default_factory is MISSING else _content(field.default_factory())
@@ -75,10 +75,10 @@ def _content(value: object) -> object:
 
 
 def code_identity(source: object) -> str:
-    """What tells one callable from another: its code, and the values and functions it uses.
+    """Identify a callable by its code and by the values and functions it uses.
 
-    Where that cannot be known (an object with a state of its own) the identity is good for this
-    process only, so that nothing is ever taken from an earlier run by mistake.
+    If these cannot be determined (an object with its own state), the identity holds for this
+    process only. Results of an earlier run are then never reused by mistake.
     """
     try:
         if not inspect.isfunction(source):
@@ -89,35 +89,36 @@ def code_identity(source: object) -> str:
 
 
 def class_identity(kind: type) -> str:
-    """What tells one class from another: its code, its bases, and what they use of their modules.
+    """Identify a class by its code, its bases, and what these use from their modules.
 
-    It is the same in every process: values without content are known by how they are made.
+    The identity is the same in every process. Values without hashable content are identified by the
+    statements that create them.
     """
     return identity(_Uses().kind(kind))
 
 
 def setting_identity(value: object, kind: type) -> str:
-    """What tells one setting of an object of this class from another."""
+    """Identify the value of an attribute of an object of this class."""
     return identity(_Uses().value("", value, kind, exact=False))
 
 
 def from_elsewhere(kind: type) -> bool:
-    """Whether a class is torch's or Python's own, by whose version it is known."""
+    """Whether a class belongs to torch or Python, and is identified by that version."""
     return kind.__module__.split(".")[0] in ("torch", *sys.stdlib_module_names)
 
 
 class _Uses:
-    """Describes code with all that it uses of its own module, each definition once.
+    """Describes code with everything it uses from its own module, each definition once.
 
-    Where it is `exact`, values without content are an error. Else they are known by the statements
-    that make them.
+    With `exact`, values without hashable content are an error. Otherwise they are identified by the
+    statements that create them.
     """
 
     def __init__(self) -> None:
         self._seen: set[object] = set()
 
     def function(self, source: FunctionType, exact: bool) -> object:
-        """A function by its tree, its defaults and what it uses."""
+        """Describe a function by its code, its defaults and what it uses."""
         self._seen.add(id(source))
         try:
             code = code_of(source)
@@ -126,11 +127,11 @@ class _Uses:
                 raise
             return source.__qualname__
         defaults = [*(source.__defaults__ or ()), *(source.__kwdefaults__ or {}).values()]
-        told = [self.value("", value, source, exact) for value in defaults]
-        return [code.text, told, self._used(code, source, exact)]
+        described = [self.value("", value, source, exact) for value in defaults]
+        return [code.text, described, self._used(code, source, exact)]
 
     def kind(self, source: type) -> object:
-        """A class by its tree, its bases and what it uses; by its name where it has no source."""
+        """Describe a class by its code, bases and what it uses; by name if it has no source."""
         self._seen.add(id(source))
         bases = [b.__name__ if from_elsewhere(b) else self._once(b) for b in source.__bases__]
         try:
@@ -140,7 +141,7 @@ class _Uses:
         return [code.text, bases, self._used(code, source, False)]
 
     def value(self, name: str, value: object, user: FunctionType | type, exact: bool) -> object:
-        """Something that a function or class uses under this name."""
+        """Describe a value that a function or class uses under this name."""
         if isinstance(value, FunctionType | type):
             same = value.__module__ == user.__module__
             return self._once(value, exact) if same else value.__qualname__
@@ -171,8 +172,8 @@ class _Uses:
         if id(record) in self._seen:
             return type(record).__name__
         self._seen.add(id(record))
-        told = {f.name: getattr(record, f.name) for f in fields(record) if f.compare}
-        return {name: self.value("", value, user, False) for name, value in told.items()}
+        compared = {f.name: getattr(record, f.name) for f in fields(record) if f.compare}
+        return {name: self.value("", value, user, False) for name, value in compared.items()}
 
     def _constant(self, name: str, value: object, user: FunctionType | type) -> object:
         if _is_plain(value):
@@ -191,7 +192,7 @@ class _Uses:
 
 
 def _surroundings(user: FunctionType | type) -> Mapping[str, object]:
-    """What names mean to a function or class: where it was defined, and in its module."""
+    """The values of names visible to a function or class: enclosing scopes, then its module."""
     if isinstance(user, FunctionType):
         return ChainMap(_closed_over(user), user.__globals__)
     closed: dict[str, object] = {}
@@ -200,13 +201,13 @@ def _surroundings(user: FunctionType | type) -> Mapping[str, object]:
         method = getattr(value, "__func__", getattr(value, "fget", value))
         if isinstance(method, FunctionType) and _home(method) == user.__module__:
             around = method.__globals__
-            with contextlib.suppress(ValueError):  # an empty cell: it was never used
+            with contextlib.suppress(ValueError):  # an empty cell: never assigned
                 closed |= _closed_over(method)
     return ChainMap(closed, around)
 
 
 def _home(function: FunctionType) -> object:
-    """The module a function was written in; a decorator may say another."""
+    """The module a function was written in; a decorator may set another `__module__`."""
     return function.__globals__.get("__name__")
 
 
@@ -226,7 +227,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _module_name(module: str, user: str) -> str:
-    """A module as the code that uses it knows it, wherever their package lies."""
+    """A module's name relative to the package of the code that uses it."""
     same = module.partition(".")[0] == user.partition(".")[0]
     return module.rpartition(".")[2] if same else module
 
@@ -238,7 +239,7 @@ def identity(value: object) -> str:
 
 
 def describe(value: object) -> str:
-    """An option's value as it reads in a label: `blur(sigma=10)`, `0.5`, `a|b`."""
+    """An option's value as written in a label: `blur(sigma=10)`, `0.5`, `a|b`."""
     value = canonical(value)
     if isinstance(value, Mapping):
         return ",".join(
@@ -251,7 +252,7 @@ def describe(value: object) -> str:
 
 
 def label(name: str, options: Mapping[str, object], defaults: Mapping[str, object]) -> str:
-    """The name at defaults, else `name[option=value]` with only the options that differ."""
+    """The name, followed by the options that differ from the defaults: `name[option=value]`."""
     different = [
         f"{option}={describe(value)}"
         for option, value in options.items()

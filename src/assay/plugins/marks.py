@@ -1,4 +1,4 @@
-"""What an option's type can say beyond its values: `Annotated[type, mark]`."""
+"""Marks on the type of an option: `Annotated[type, mark]`."""
 
 import inspect
 from collections.abc import Mapping
@@ -15,7 +15,9 @@ class Nested:
 
 @dataclass(frozen=True)
 class HowOnly:
-    """Marks an option that changes how a result is made, not the result: no key or label has it.
+    """Marks an option that changes how a result is computed, not the result.
+
+    Keys and labels leave it out.
 
     For example the folder of a cache: `Annotated[str | None, HowOnly()]`.
     """

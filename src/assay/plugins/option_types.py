@@ -1,4 +1,4 @@
-"""Types that options of several plug-ins share; `assay.plugins.options` puts them in words."""
+"""Types that options of several plug-ins share; `assay.plugins.options` describes them."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -12,9 +12,9 @@ Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 
-# Shares differ in whether they may be nothing (0) and everything (1).
+# The types of shares differ in whether 0 and 1 are allowed.
 Share = Annotated[float, Field(gt=0, le=1)]
 ShareBelowOne = Annotated[float, Field(ge=0, lt=1)]
 InnerShare = Annotated[float, Field(gt=0, lt=1)]
 
-Output = Literal["logit", "probability", "log_odds"]  # the number of the model that is read
+Output = Literal["logit", "probability", "log_odds"]  # which output of the model is used

@@ -1,6 +1,6 @@
-"""Options of plug-ins, and the values that an option's type allows, in words.
+"""Descriptions of the values that the type of an option allows.
 
-A type may say it itself: `Annotated[..., Field(description="three whole numbers")]`.
+A type may bring its own description: `Annotated[..., Field(description="three whole numbers")]`.
 """
 
 import json
@@ -22,24 +22,24 @@ _SHOULD = "Input should be "
 
 
 def in_words(annotation: Any) -> str:
-    """What a type allows; empty where nothing tells."""
+    """Describe what a type allows; empty if that is unknown."""
     return _words(_schema(annotation))
 
 
 def missed(annotation: Any, value: Any, error: ValidationError) -> str:
-    """What a value should have been that is not of a type.
+    """Describe what was expected instead of a value that failed validation.
 
-    One broken limit is named; where more is wrong, or something inside the value, all is said that
-    the type allows.
+    A single broken limit is named. Where several things are wrong, or something inside the value,
+    everything that the type allows is listed.
     """
     schema, problems = _schema(annotation), error.errors()
     inside = len(problems) > 1 or problems[0]["loc"]
-    nan = isinstance(value, float) and math.isnan(value)  # breaks one limit, but fits none
+    nan = isinstance(value, float) and math.isnan(value)  # breaks one limit, but satisfies no other
     first = problems[0]["msg"]
     if not inside and not nan and first.startswith(_SHOULD) and "description" not in schema:
         return first.removeprefix(_SHOULD)
-    said = dict.fromkeys(problem["msg"].removeprefix(_SHOULD) for problem in problems)
-    return _words(schema) or "; or ".join(said)
+    expectations = dict.fromkeys(problem["msg"].removeprefix(_SHOULD) for problem in problems)
+    return _words(schema) or "; or ".join(expectations)
 
 
 def _schema(annotation: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _schema(annotation: Any) -> dict[str, Any]:
         )
         return adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
-        return {}  # an object of Python, which no schema describes
+        return {}  # a Python object without a schema
 
 
 def _words(schema: dict[str, Any]) -> str:

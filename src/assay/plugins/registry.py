@@ -33,7 +33,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Plugin:
-    """A registered function with what is known about it."""
+    """A registered function with its metadata."""
 
     kind: ClassVar[str] = "plugin"
     name: str
@@ -43,10 +43,10 @@ class Plugin:
     cite: str = ""
     title: str = ""
     family: str = ""
-    source: str = ""  # the hash of the file it was taken from, for plug-ins named by address
-    reads: Callable[[Path], bool] | None = None  # whether a path may stand for it, as its `path`
-    preset: Mapping[str, Any] = field(default_factory=dict)  # options a preset begins with
-    formula: str = ""  # the plug-in a preset is made of
+    source: str = ""  # the hash of its file, for plug-ins named by address
+    reads: Callable[[Path], bool] | None = None  # whether it reads a path, as its option `path`
+    preset: Mapping[str, Any] = field(default_factory=dict)  # default options of a preset
+    formula: str = ""  # the plug-in that a preset configures
     about: str = ""  # a preset's own docstring
 
     @functools.cached_property
@@ -61,7 +61,7 @@ class Plugin:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The options as they are when nobody says anything; those without a default are absent."""
+        """The default options; options without a default are absent."""
         return {n: p.default for n, p in self.options.items() if p.default is not p.empty}
 
     @property
@@ -71,11 +71,11 @@ class Plugin:
 
     @property
     def code(self) -> str:
-        """What tells versions of the user's own code apart: while it is written, it changes."""
+        """The identity of the user's own code, which may change; empty for built-in plug-ins."""
         return self.source or (code_identity(self.function) if self.own else "")
 
     def required(self, options: Mapping[str, Any]) -> frozenset[str]:
-        """What model and data must have under these options."""
+        """The capabilities that model and data must have under these options."""
         needs = frozenset(self.needs(options) if callable(self.needs) else self.needs)
         reads_classes = options.get("output") in ("probability", "log_odds")
         return needs | {"classes"} if reads_classes else needs
@@ -90,13 +90,13 @@ class Plugin:
         """The first paragraph of the description."""
         return self.description.split("\n\n")[0].replace("\n", " ")
 
-    def configure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All options, the given ones validated against the signature.
+    def configure(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """All options: the defaults, and these options validated against the signature.
 
         Raises:
             InputError: An option is unknown, missing or not of its type.
         """
-        for name in given:
+        for name in options:
             if name not in self.options:
                 raise unknown(
                     f"option of {self.kind} `{self.name}`:",
@@ -104,7 +104,7 @@ class Plugin:
                     [*self.options, *self.common, "label"],
                 )
         checked = dict(self.defaults)
-        for name, value in given.items():
+        for name, value in options.items():
             checked[name] = self._check(name, value)
         missing = [n for n in self.options if n not in checked]
         if missing:
@@ -113,11 +113,11 @@ class Plugin:
 
     @property
     def common(self) -> tuple[str, ...]:
-        """Options beside the function's own, which the runner applies."""
+        """Options in addition to the function's own, which the runner applies."""
         return ()
 
     def nested(self) -> dict[str, str]:
-        """The options that choose a plug-in themselves, with its kind."""
+        """The options that choose another plug-in, with its kind."""
         return {name: mark.kind for name, mark in marked(self.options, Nested).items()}
 
     def identifying(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,8 +127,8 @@ class Plugin:
 
     def _check(self, name: str, value: Any) -> Any:
         kind = self.nested().get(name)
-        given = kind == "fill" and hasattr(value, "shape")  # a tensor is a fill of its own
-        if kind is not None and not given and value is not None:
+        is_tensor_fill = kind == "fill" and hasattr(value, "shape")  # used as it is
+        if kind is not None and not is_tensor_fill and value is not None:
             chosen, options = pick(value)
             extra = {o: options.pop(o) for o in get(kind, chosen).common if o in options}
             checked = get(kind, chosen).configure(options)
@@ -141,19 +141,19 @@ class Plugin:
         try:
             return adapter.validate_python(value)
         except ValidationError as error:
-            wanted = missed(self.options[name].annotation, value, error)
+            expected = missed(self.options[name].annotation, value, error)
             raise InputError(
-                f"Expected option `{name}` of {self.kind} `{self.name}` to be {wanted}, "
+                f"Expected option `{name}` of {self.kind} `{self.name}` to be {expected}, "
                 f"got {value!r}."
             ) from None
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A number that tells how far a method's maps miss what its formula promises; 0 is perfect.
+    """A number for how far a method's maps deviate from what its formula promises; 0 is perfect.
 
-    `function(model, batch, raw, options)` gives it, one for each sample, from what the formula
-    gave before channels are reduced. `passes` says its forward passes a sample.
+    `function(model, batch, raw, options)` returns one number per sample, from the formula's output
+    before channels are reduced. `passes` returns its forward passes per sample.
     """
 
     name: str
@@ -161,8 +161,8 @@ class Promise:
     passes: Callable[[Mapping[str, Any]], int]
 
 
-# (batch, options) -> what is removed, what stands there, what is read: a method that asks the very
-# questions a protocol asks is circular under it.
+# (batch, options) -> what is removed, the fill, the output that is used. A method that makes the
+# same interventions as a protocol is circular under it.
 Intervenes = Callable[[Any, Mapping[str, Any]], tuple[str, ...]]
 
 
@@ -172,24 +172,24 @@ class Method(Plugin):
 
     kind: ClassVar[str] = "method"
     passes: Callable[[Mapping[str, Any]], Passes] = lambda options: Passes()
-    # (model, batch, options) -> passes, where the network or the data decide
+    # (model, batch, options) -> passes, where they depend on the network or the data
     passes_on: Callable[[Any, Any, Mapping[str, Any]], Passes] | None = None
     control: Literal["", "random", "model_free", "other"] = ""
-    noise: bool = False  # whether it explains `points(model, batch)`, where noise can be added
-    intervenes: Intervenes | None = None  # set where it asks the engine: which rows it needs
+    noise: bool = False  # whether it explains `points(model, batch)`, to which noise can be added
+    intervenes: Intervenes | None = None  # for methods that use the engine: which rows they need
     settle: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # adds a file's hash
-    promise: Promise | None = None  # about its maps: `assay.methods.promises` makes them
-    only_looks_up: bool = False  # it cannot explain an input that it has no stored map of
+    promise: Promise | None = None  # about its maps: see `assay.methods.promises`
+    only_looks_up: bool = False  # it can only explain inputs with a stored map
 
     @functools.cached_property
     def takes_engine(self) -> bool:
-        """Whether its function takes an engine, behind model and batch."""
+        """Whether its function takes an engine after model and batch."""
         parameters = inspect.signature(self.function).parameters.values()
         return any(p.name == "engine" and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
     @property
     def common(self) -> tuple[str, ...]:
-        """Every method's reduction, and the noise of those that can take it."""
+        """The reduction options of every method, and `noise` where the method supports it."""
         return ("reduce", "abs", *(("noise",) if self.noise else ()))
 
 
@@ -204,45 +204,45 @@ class Protocol(Plugin):
     sign_sensitive: bool | Callable[[Mapping[str, Any]], bool] = True  # or from its options
     uses: Literal["order", "value", "support"] = "order"
     metric: str = "value"
-    reduce: SetReduction = "mean"  # how samples become a number
-    judges: Literal["sample", "set"] = "sample"  # set: a score depends on who is scored beside it
+    reduce: SetReduction = "mean"  # how the samples of a set become one number
+    judges: Literal["sample", "set"] = "sample"  # set: a score depends on the other samples
     whole_truth: bool = False  # whether all of the truth must be marked to score highest
-    axis: str = "share of the units removed"  # what its curves are drawn over
+    axis: str = "share of the units removed"  # the x axis of its curves
     intervenes: Intervenes | None = None
 
     def __post_init__(self) -> None:
-        """Judge whole sets where the number is one of the set: it depends on who is in it."""
+        """Judge whole sets where the number is not a mean: it depends on all samples of the set."""
         if self.reduce != "mean":
             object.__setattr__(self, "judges", "set")
 
     @property
     def code(self) -> str:
-        """As of every plug-in; with a set-level reduction of the user's own, the code of both."""
+        """The identity of the user's own code, including an own set-level reduction."""
         own = own_reduction(self.reduce)
         return super().code if own is None else identity([super().code, code_identity(own)])
 
     def signs_matter(self, options: Mapping[str, Any]) -> bool:
-        """Whether a map with turned signs scores otherwise under these options."""
-        told = self.sign_sensitive
-        return told(options) if callable(told) else told
+        """Whether flipping the signs of a map changes its score under these options."""
+        sensitive = self.sign_sensitive
+        return sensitive(options) if callable(sensitive) else sensitive
 
 
 @dataclass(frozen=True)
 class Fill(Plugin):
-    """What stands where units are absent: `(Batch, *, options) -> Replace`."""
+    """What replaces absent units: `(Batch, *, options) -> Replace`."""
 
     kind: ClassVar[str] = "fill"
-    imputes: bool = False  # it solves for the absent pixels, which takes time of its own
+    imputes: bool = False  # it solves for the absent pixels, which takes extra time
     constant: float | None = None  # the same number at every entry of the model's input
-    on_tokens: str = ""  # the fill that stands for it where inputs are token ids
+    on_tokens: str = ""  # the fill used instead where inputs are token ids
 
 
 @dataclass(frozen=True)
 class Units(Plugin):
-    """What is removed at once: `(Batch, *, options) -> Features`."""
+    """The feature units that are removed: `(Batch, *, options) -> Features`."""
 
     kind: ClassVar[str] = "units"
-    count: Callable[[Mapping[str, Any]], int] | None = None  # how many, where the options decide
+    count: Callable[[Mapping[str, Any]], int] | None = None  # how many, if known from options
 
 
 @dataclass(frozen=True)
@@ -274,14 +274,14 @@ _REGISTERED: dict[str, dict[str, Plugin]] = {kind: {} for kind in TYPES}
 
 
 def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Function]:
-    """Register the decorated function as a plug-in; the function itself stays as it is."""
+    """Register the decorated function as a plug-in; the function itself is unchanged."""
 
     def decorate(function: Function) -> Function:
         if not callable(facts.get("needs")):
             facts["needs"] = frozenset(facts.get("needs", ()))
             check_needs(kind, name, facts["needs"])
         present = _REGISTERED[kind].get(name)
-        by_address = function.__module__.startswith(FILE_MODULE)  # never looked up by its name
+        by_address = function.__module__.startswith(FILE_MODULE)  # never looked up by name
         if present and not by_address and present.function.__module__ != function.__module__:
             raise InputError(
                 f"The {kind} `{name}` of {function.__module__} is already registered by "
@@ -299,7 +299,7 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Functio
 def preset(
     base: Callable[..., Any], name: str, *, title: str, about: str, cite: str, **options: Any
 ) -> None:
-    """Register a plug-in under another name with other options to begin with."""
+    """Register a plug-in under another name with other default options."""
     plugin: Plugin = vars(base)["__assay__"]
     made = replace(
         plugin, name=name, title=title, about=about, cite=cite, preset=options,
@@ -312,15 +312,15 @@ def method(name: str, **facts: Any) -> Callable[[Function], Function]:
     """Decorate a function `(model, batch, *, options) -> Tensor` as an attribution method.
 
     Args:
-        name: What it is called in suites and tables.
-        **facts: `needs`, what it cannot do without: gradients, spatial, image, vector, text,
-            labels, truth; `passes`, from its options to `Passes(forward, backward)` a sample;
-            `passes_on`, the same from model, batch and options, where these decide; `noise`,
-            whether it explains `points(model, batch)`; `intervenes`, where it asks the engine;
-            `promise`, what its formula says of its maps; `control`; `title`, `family`, `cite`,
-            `version`.
+        name: Its name in suites and tables.
+        **facts: `needs`, required capabilities: gradients, spatial, image, vector, text, labels,
+            truth; `passes`, a function from its options to `Passes(forward, backward)` per sample;
+            `passes_on`, the same from model, batch and options, where the cost depends on them;
+            `noise`, whether it explains `points(model, batch)`; `intervenes`, for methods that use
+            the engine; `promise`, what its formula promises about its maps; `control`;
+            `title`, `family`, `cite`, `version`.
     """
-    if "check" in facts:  # the word of earlier versions
+    if "check" in facts:  # the name in earlier versions
         facts["promise"] = facts.pop("check")
     return register("method", name, **facts)
 
@@ -329,13 +329,13 @@ def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
     """Decorate a function `(case, *, options) -> Scores` as an evaluation protocol.
 
     Args:
-        name: What it is called in suites and tables.
-        **facts: `higher_is_better`; `range`; `chance`, a number where theory gives one;
+        name: Its name in suites and tables.
+        **facts: `higher_is_better`; `range`; `chance`, a number where it is known from theory;
             `sign_sensitive`, also as a function of the options; `uses`: order, value or support;
-            `metric`, the name of its number; `whole_truth`, whether all of the truth must be marked
+            `metric`, the name of its score; `whole_truth`, whether all of the truth must be marked
             to score highest; `reduce`, for a number of the whole set that is not the mean of its
             samples: a function `(curves, x, weights, *, options) -> values`, or its address;
-            `needs`, as of methods; `title`, `family`, `cite`, `version`.
+            `needs`, as for methods; `title`, `family`, `cite`, `version`.
     """
     return register("protocol", name, **facts)
 
@@ -371,20 +371,20 @@ def get(kind: str, name: str) -> Any:
 
 def _at_address(kind: str, address: str) -> Plugin:
     """A plug-in from the user's own code: a decorated function, or for most kinds a plain one."""
-    found, source = load_object(address)
-    plugin = getattr(found, "__assay__", None)
+    target, source = load_object(address)
+    plugin = getattr(target, "__assay__", None)
     if isinstance(plugin, TYPES[kind]):
         return replace(plugin, source=source)
     if kind == "protocol":
         raise InputError(
-            f"Expected `{address}` to be decorated with `@assay.protocol(...)`: it must say which "
-            f"direction is better."
+            f"Expected `{address}` to be decorated with `@assay.protocol(...)`, which declares "
+            f"which direction is better."
         )
-    if not callable(found):
+    if not callable(target):
         raise InputError(
-            f"Expected `{address}` to be a function for a {kind}, got {type(found).__name__}."
+            f"Expected `{address}` to be a function for a {kind}, got {type(target).__name__}."
         )
-    return TYPES[kind](address.rpartition(":")[2], found, family="own", source=source)
+    return TYPES[kind](address.rpartition(":")[2], target, family="own", source=source)
 
 
 def names(kind: str) -> list[str]:

@@ -12,10 +12,10 @@ SetReduction = str | Callable[..., Any]
 
 
 def own_reduction(reduce: SetReduction) -> Callable[..., Any] | None:
-    """The user's own function; None where a name stands for a reduction of this package.
+    """The user's own function; None for the name of a reduction of this package.
 
     Raises:
-        InputError: It is not a function, nor the address of one.
+        InputError: It is neither a function nor the address of one.
     """
     if isinstance(reduce, str) and not is_address(reduce):
         return None
@@ -30,7 +30,7 @@ def own_reduction(reduce: SetReduction) -> Callable[..., Any] | None:
 
 
 def reduction_name(reduce: SetReduction) -> str:
-    """The name of a reduction, or the address of a user's own, which has a colon."""
+    """The name of a reduction, or the address (with a colon) of a user's own."""
     if isinstance(reduce, str):
         return reduce
     name = getattr(reduce, "__qualname__", type(reduce).__qualname__)

@@ -1,4 +1,4 @@
-"""A run's folder: tables, maps, answers and provenance, each written whole or not at all."""
+"""A run's folder: tables, maps, responses and provenance, each file written atomically."""
 
 import contextlib
 import errno
@@ -21,17 +21,17 @@ from assay.store.tables import Array
 
 
 class Store:
-    """The files of one run. Reading a file that is not whole is the same as finding none."""
+    """The files of one run. An incomplete file is treated as missing."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Name the folder; nothing is touched yet."""
+        """Set the folder; nothing is read or written yet."""
         self.folder = Path(folder)
 
     def create(self) -> None:
         """Make the folders.
 
         Raises:
-            PrerequisiteError: The place cannot be written to.
+            PrerequisiteError: The folder cannot be written to.
         """
         with self._writing(self.folder):
             for name in (
@@ -47,7 +47,7 @@ class Store:
         return self.folder.joinpath(*parts)
 
     def write(self, path: Path, save: Callable[[Path], object]) -> None:
-        """Let `save` write a temporary file, then rename it: whole or not there."""
+        """Let `save` write a temporary file, then rename it, so that no partial file is left."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         with self._writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ class Store:
                 temporary.unlink(missing_ok=True)
 
     def write_bytes(self, path: Path, value: bytes) -> None:
-        """Write bytes as they are."""
+        """Write raw bytes."""
         self.write(path, lambda p: p.write_bytes(value))
 
     def write_json(self, path: Path, value: object) -> None:
@@ -78,7 +78,7 @@ class Store:
 
     @staticmethod
     def read_json(path: Path) -> Any:
-        """Read JSON; None where it is missing or not whole."""
+        """Read JSON; None if it is missing or incomplete."""
         try:
             return json.loads(path.read_text())
         except (OSError, ValueError):
@@ -86,7 +86,7 @@ class Store:
 
     @staticmethod
     def read_table(path: Path, schema: pa.Schema) -> pa.Table | None:
-        """Read a parquet table; None where it is missing, not whole or of another shape."""
+        """Read a parquet table; None if it is missing, incomplete or has another schema."""
         try:
             table = pq.read_table(path)
         except (FileNotFoundError, pa.ArrowInvalid, OSError):
@@ -95,7 +95,7 @@ class Store:
 
     @staticmethod
     def has_table(path: Path, schema: pa.Schema) -> bool:
-        """Whether a whole table of this shape is there: a parquet file ends with its schema."""
+        """Whether a complete table of this schema exists: a parquet file ends with its schema."""
         try:
             return bool(pq.read_schema(path).equals(schema))
         except (pa.ArrowInvalid, OSError):
@@ -103,7 +103,7 @@ class Store:
 
     @staticmethod
     def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]] | None:
-        """Read arrays and their description; None where they are missing or not whole."""
+        """Read arrays and their description; None if they are missing or incomplete."""
         try:
             with safe_open(path, framework="numpy") as file:
                 return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
@@ -117,7 +117,7 @@ class Store:
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             cure = (
-                "Free some space and run again: what is finished is kept."
+                "Free some space and run again: finished cells are not computed again."
                 if full
                 else "Choose another folder (`--out`, or `out=` in Python)."
             )
@@ -127,14 +127,14 @@ class Store:
 
 
 def file_name(text: str) -> str:
-    """A label or id as the name of a file: no slashes or blanks, different for different texts."""
+    """A label or id as a file name: no slashes or blanks, unique for each text."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
     if plain == text and not text.startswith("."):
         return text
     return f"{plain.lstrip('.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-NOWHERE = Store(os.devnull)  # holds nothing: no file lies below a file
+NOWHERE = Store(os.devnull)  # always empty: no path below a file exists
 
 
 def require_run(folder: str | Path) -> Store:
@@ -145,5 +145,5 @@ def require_run(folder: str | Path) -> Store:
     """
     store = Store(folder)
     if store.read_json(store.path("manifest.json")) is None:
-        raise InputError(f"Expected a run in `{folder}`, found no whole `manifest.json` there.")
+        raise InputError(f"Expected a run in `{folder}`, found no complete `manifest.json` there.")
     return store

@@ -1,4 +1,4 @@
-"""What `manifest.json` says of a run: its models, data, methods, protocols and shards."""
+"""The entries of `manifest.json`: models, data, methods, protocols and shards of a run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class ModelEntry(JsonRecord):
         inputs: How an image or a text becomes an input; empty where the data are inputs already.
         parameters: Number of parameters.
         device: Where the model ran.
-        card: What else is known of the model, such as the file of its weights.
+        card: What else is known about the model, such as the file of its weights.
     """
 
     optional: ClassVar[frozenset[str]] = frozenset({"card"})
@@ -49,7 +49,7 @@ class ModelEntry(JsonRecord):
 
     @property
     def weights_file(self) -> str:
-        """Where the weights were read from, in words; empty where nothing is known."""
+        """Where the weights were read from; empty if unknown."""
         return str(self.card.get("weights") or "")
 
 
@@ -84,7 +84,7 @@ class CleanAccuracy(JsonRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class PluginEntry(JsonRecord):
-    """What a run says of a method or a protocol: the plug-in and its options."""
+    """A method or a protocol of a run: the plug-in and its options."""
 
     name: str = ""
     title: str = ""
@@ -101,10 +101,10 @@ class MethodEntry(PluginEntry):
 
     Attributes:
         control: Kind of control: `random`, `model_free` or `other`; empty for a method.
-        forward: Forward passes per sample; None where the sample or the network decides.
-        backward: Backward passes per sample; None where the sample or the network decides.
-        by: What decides the number of passes, where it is None.
-        once: Samples that pass forward once for all samples.
+        forward: Forward passes per sample; None if it depends on the sample or network.
+        backward: Backward passes per sample; None if it depends on the sample or network.
+        by: What the number of passes depends on, where it is None.
+        once: Forward passes made once for all samples.
         check: The name of the promise its maps are checked against; empty where there is none.
     """
 
@@ -167,7 +167,7 @@ class ShardEntry(JsonRecord):
         samples: Ids of the samples.
         maps: Key of the stored maps by method.
         checks: Key of the stored promise checks by method.
-        cells: Key of each cell: protocol by protocol, and of each all methods.
+        cells: Key of each cell: for each protocol in order, all methods.
     """
 
     id: str
@@ -193,7 +193,7 @@ class ShardEntry(JsonRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(JsonRecord):
-    """All that `manifest.json` holds; versions, hardware and hashes tell how to repeat the run."""
+    """The content of `manifest.json`, with the versions, hardware and hashes to repeat the run."""
 
     assay: str = ""
     identity: int = 1  # the version of the keys; the first version did not store it
@@ -260,7 +260,7 @@ class Manifest(JsonRecord):
 
 
 def read_manifest(store: Store) -> Manifest | None:
-    """The manifest of a run; None where there is none, or not a whole one."""
+    """The manifest of a run; None if it is missing or incomplete."""
     stored = store.read_json(store.path("manifest.json"))
     return None if stored is None else Manifest.from_json(stored)
 

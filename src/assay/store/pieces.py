@@ -1,4 +1,4 @@
-"""What a shard gives, piece by piece: values that one writer puts into the run's folder."""
+"""The output of a shard in pieces, which one writer stores in the run's folder."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pyarrow as pa
 from assay.store.files import Store
 from assay.store.tables import Array
 
-StoredPath = tuple[str, ...]  # of a file inside the folder
+StoredPath = tuple[str, ...]  # the path of a file inside the folder
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class ArraysPiece:
     about: Mapping[str, str]
 
     def write(self, store: Store) -> None:
-        """Put them into the folder."""
+        """Write them into the folder."""
         store.write_arrays(store.path(*self.place), self.arrays, self.about)
 
 
 @dataclass(frozen=True)
 class BytesPiece:
-    """A file as it is: a picture."""
+    """A file of raw bytes: a picture."""
 
     place: StoredPath
     content: bytes
@@ -62,7 +62,7 @@ class JsonPiece:
 
 @dataclass(frozen=True)
 class CellPiece:
-    """The rows of one method under one protocol, with how they were made."""
+    """The rows of one method under one protocol, with their provenance."""
 
     name: str  # of its files
     about: Mapping[str, object]
@@ -70,13 +70,13 @@ class CellPiece:
     scores: pa.Table
 
     def write(self, store: Store) -> None:
-        """Write provenance and curves first, scores last: a cell is done when these are there."""
+        """Write provenance and curves first, scores last: a cell with scores is finished."""
         scores = store.path("scores", f"{self.name}.parquet")
-        scores.unlink(missing_ok=True)  # of a failed try
+        scores.unlink(missing_ok=True)  # from a failed attempt
         store.write_json(store.path("cells", f"{self.name}.json"), self.about)
         store.write_table(store.path("curves", f"{self.name}.parquet"), self.curves)
         store.write_table(scores, self.scores)
 
 
 Piece = TablePiece | ArraysPiece | BytesPiece | JsonPiece | CellPiece
-Put = Callable[[Piece], None]  # takes a piece as soon as it is made
+Put = Callable[[Piece], None]  # called with each piece as soon as it is ready

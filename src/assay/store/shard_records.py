@@ -1,4 +1,4 @@
-"""What a shard stores besides its tables: a summary, previews of samples, a record per cell."""
+"""Records that a shard stores besides its tables: a summary, previews, one per cell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ class Preview(JsonRecord):
         predicted_name: Name of that class.
         probability: Probability of the explained class.
         words: Tokens of a text.
-        special: Which of the tokens nothing removes.
+        special: Which of the tokens are never removed.
         image: File of the picture below `previews/`.
     """
 
@@ -50,7 +50,7 @@ class Preview(JsonRecord):
         return self.predicted_name or _text(self.predicted)
 
     def without_prediction(self) -> Self:
-        """Only what does not depend on a model: the sample, its class and its picture."""
+        """The parts that do not depend on a model: the sample, its class and its picture."""
         return replace(
             self,
             truth=None,
@@ -77,7 +77,7 @@ class ShardSummary(JsonRecord):
         forwards: Forward passes of the engine.
         calls: Calls of the network by the engine.
         explaining: Forward passes of the methods.
-        seconds: Time of all this.
+        seconds: Total time.
     """
 
     dataset: str
@@ -117,7 +117,7 @@ class ShardSummary(JsonRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class CellRecord(JsonRecord):
-    """How one cell came about on one shard: `cells/<cell>-<shard>.json`."""
+    """How one cell was computed on one shard: `cells/<cell>-<shard>.json`."""
 
     cell: str
     shard: str

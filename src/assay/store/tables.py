@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 Array = np.ndarray[Any, Any]
-SHOWN_ONLY = ("circular", "upper_bound")  # statuses of what is scored and left out of ranks
+SHOWN_ONLY = ("circular", "upper_bound")  # statuses that are scored but not ranked
 
 SCORES = pa.schema(
     [
@@ -45,7 +45,7 @@ CHECKS = pa.schema(
     ]
 )
 
-# What a user's own set-level reduction gave: a sample's part of the number (`draw` is null), or the
+# Results of a user's own set-level reduction: a sample's contribution (`draw` is null), or the
 # number of a weighted set, whose samples and weights `draw` identifies.
 REDUCED = pa.schema(
     [

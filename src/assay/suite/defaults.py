@@ -1,4 +1,4 @@
-"""What runs where nothing is named: one list for the command line and for Python."""
+"""The default methods and protocols, for the command line and for Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.plugins.identity import describe, pick
 if TYPE_CHECKING:
     from assay.plugins.option_types import Item
 
-# Cheap, from different families, with controls. Of these a run takes what applies to its model and
+# Cheap, from different families, with controls. A run uses those that apply to its model and
 # data (`assay.plan.applicable`).
 METHODS: tuple[Item, ...] = (
     "saliency", "input_x_gradient", {"integrated_gradients": {"steps": 24}}, "gradcam", "random",

@@ -1,4 +1,4 @@
-"""A suite from what the command line says about the user's own model and data."""
+"""A suite from command-line options that describe the user's own model and data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from assay.suite.spec import Spec, make_suite
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What the command line says about a model; None where it says nothing."""
+    """The command-line options that describe a model; None where an option is not set."""
 
     weights: str | None = None
     size: int | None = None
@@ -37,13 +37,13 @@ def own_suite(
     Args:
         model: A name or an address.
         data: A path or a name.
-        described: What else is said about the model.
+        described: Further options of the model.
         methods: Names, addresses or files of maps, separated by commas; by default `METHODS`.
         protocols: Names or addresses, separated by commas; by default `PROTOCOLS`.
         target: The class explained: `label`, `predicted`, or a class's number or name.
 
     Raises:
-        InputError: Model or data is missing, or an argument is not what was expected.
+        InputError: Model or data is missing, or an argument is invalid.
     """
     if model is None or data is None:
         missing = "--model" if model is None else "--data"
@@ -63,16 +63,16 @@ def own_suite(
 
 
 def model_item(model: str, described: ModelOptions) -> Item:
-    """A model as a suite writes it, with what is said about it.
+    """A model as a suite writes it, with its options.
 
     Raises:
-        InputError: The model is only a file or a folder, or a number is none.
+        InputError: The model is only a file or a folder, or an option is not a number.
     """
     if (Path(model).expanduser() / "config.json").is_file():
-        raise InputError(f"Expected `hf:{model}` for a folder of Hugging Face, got `{model}`.")
+        raise InputError(f"Expected `hf:{model}` for a Hugging Face folder, got `{model}`.")
     if model.endswith(".py"):
         raise InputError(
-            f"Expected `./{Path(model).name}:NAME`, the function or class that makes the network, "
+            f"Expected `./{Path(model).name}:NAME`, the function or class that builds the network, "
             f"got only the file `{model}`."
         )
     values = {
@@ -88,16 +88,16 @@ def model_item(model: str, described: ModelOptions) -> Item:
 
 
 def method_item(word: str) -> Item:
-    """A method as a suite writes it; a file is given to the method that reads such files."""
+    """A method as a suite writes it; a file becomes the option of the method that reads it."""
     reader = _reader("method", Path(word))
     return word if reader is None else {reader.name: {"path": word}}
 
 
 def dataset_item(data: str, classes: list[str] | None = None) -> Item:
-    """A dataset as a suite writes it; a path is given to the dataset that reads such files.
+    """A dataset as a suite writes it; a path becomes the option of the dataset that reads it.
 
     Raises:
-        InputError: It is neither a path that a dataset reads nor a dataset's name.
+        InputError: It is neither a readable path nor the name of a dataset.
         PrerequisiteError: There is no such folder or file.
     """
     path = Path(data).expanduser()
@@ -114,7 +114,7 @@ def dataset_item(data: str, classes: list[str] | None = None) -> Item:
 
 
 def _reader(kind: str, path: Path) -> Plugin | None:
-    """The plug-in that declares to read what a path holds, as its option `path`."""
+    """The plug-in that declares that it reads this path, as its option `path`."""
     plugins: Iterator[Plugin] = everything(kind)
     return next((p for p in plugins if p.reads is not None and p.reads(path)), None)
 

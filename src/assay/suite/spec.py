@@ -1,4 +1,4 @@
-"""What is measured: the suite as written, and its choices resolved to plug-ins with labels."""
+"""The suite as written, and its choices resolved to plug-ins with labels."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ from assay.plugins import registry
 from assay.plugins.addresses import is_address
 
 Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
-MAPS_HASH = "maps_hash"  # the option by which maps computed elsewhere are known
-REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options every method takes
+MAPS_HASH = "maps_hash"  # the option that identifies maps computed elsewhere
+REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options of every method
 
-LISTS = ("datasets", "models", "environments", "methods", "protocols")  # of a suite
+LISTS = ("datasets", "models", "environments", "methods", "protocols")  # fields of a suite
 
 
 class Noise(BaseModel):
-    """How a gradient method is run on noisy copies of its input and what is kept of their maps."""
+    """How a gradient method runs on noisy copies of its input and how their maps are combined."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,17 +43,17 @@ class Noise(BaseModel):
 
 
 class Cut(BaseModel):
-    """How a suite was cut to fit a time; a run that goes on is cut alike."""
+    """How a suite was reduced to fit a time budget; a resumed run is reduced in the same way."""
 
     seconds: float
-    """The time there was."""
+    """The time budget."""
     asked: str
-    """The identity of the suite before."""
+    """The identity of the suite before it was reduced."""
     limit: int | None = None
     halvings: int = 0
     """How often steps and sets were halved."""
     over: bool = False
-    """Whether even the least was expected to take longer."""
+    """Whether even the smallest suite was expected to take longer."""
 
 
 class Spec(BaseModel):
@@ -64,34 +64,34 @@ class Spec(BaseModel):
     title: str = ""
     """A heading for the page."""
     notes: str = ""
-    """What a reader must know of the settings; shown on the page."""
+    """What a reader must know about the settings; shown on the page."""
     datasets: list[Any] = []
-    """Whose samples are explained."""
+    """The datasets whose samples are explained."""
     models: list[Any] = []
-    """Which networks are explained; each is run on each dataset."""
+    """The networks that are explained; each runs on each dataset."""
     environments: list[Any] = []
-    """Networks with samples made for them, whose truth is known; each is run by itself."""
+    """Networks with samples made for them, whose truth is known; each runs on its own samples."""
     methods: list[Any] = Field(min_length=1)
-    """What explains, controls among them."""
+    """The attribution methods, including controls."""
     protocols: list[Any] = Field(min_length=1)
-    """By what the methods are scored."""
+    """The protocols that score the methods."""
     target: int | str = "label"
     """The class that is explained: `label`, `predicted`, or one class by its number or name."""
     seeds: list[int] = Field(default=[0], min_length=1)
-    """Everything is run once for each; the seeds of a sample are averaged."""
+    """Everything runs once per seed; scores of a sample are averaged over seeds."""
     limit: int | None = Field(default=None, ge=1)
-    """At most this many samples of each dataset: a fixed draw, balanced over the classes."""
+    """The most samples of each dataset: a fixed random choice, balanced over the classes."""
     budget: Cut | None = None
-    """Written by a run with a time budget: what it cut. The other fields are already cut."""
+    """Written by a run with a time budget: what it reduced. Other fields are already reduced."""
 
     def dump(self) -> str:
-        """The suite as YAML; objects that live in this process only by their names."""
+        """The suite as YAML; objects that exist only in this process are written by name."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         for name in LISTS:
             fields[name] = [_written(item) for item in fields[name]]
         fields["budget"] = self.budget and self.budget.model_dump()
-        said = {name: value for name, value in fields.items() if value not in ("", None, [])}
-        text: str = yaml.safe_dump(said, sort_keys=False)
+        written = {name: value for name, value in fields.items() if value not in ("", None, [])}
+        text: str = yaml.safe_dump(written, sort_keys=False)
         return text
 
     @field_validator(*LISTS, mode="before")
@@ -107,7 +107,9 @@ class Spec(BaseModel):
     def _a_class(cls, target: Any) -> Any:
         number = isinstance(target, int) and not isinstance(target, bool) and target >= 0
         if not number and not (isinstance(target, str) and target):
-            raise ValueError(f"label, predicted, or the number or name of a class, got {target!r}")
+            raise ValueError(
+                f"expected label, predicted, or the number or name of a class, got {target!r}"
+            )
         return target
 
     @model_validator(mode="after")
@@ -120,19 +122,19 @@ class Spec(BaseModel):
     @classmethod
     def _once(cls, seeds: list[int]) -> list[int]:
         if len(set(seeds)) != len(seeds):
-            raise ValueError(f"each seed once, got {seeds}")
+            raise ValueError(f"expected each seed once, got {seeds}")
         return seeds
 
 
 def _one_in_a_list(item: Any) -> str:
     try:
         return str(yaml.safe_dump([item], default_flow_style=True, width=1000)).strip()
-    except yaml.YAMLError:  # it holds what only Python can write
+    except yaml.YAMLError:  # it holds Python objects that YAML cannot write
         return repr([item])
 
 
 def _written(item: Any) -> Any:
-    """An item of a suite as it can be written down."""
+    """An item of a suite in a form that YAML can hold."""
     for name in ("label", "name"):
         if isinstance(getattr(item, name, None), str):
             return {"live": {"name": getattr(item, name)}}
@@ -143,7 +145,7 @@ def read_suite(source: str | Path) -> Spec:
     """A suite by its name or from a YAML file.
 
     Raises:
-        InputError: No such suite, not YAML, or fields that are not a suite's.
+        InputError: The suite does not exist, is not YAML, or has unknown or invalid fields.
     """
     path = Path(source)
     if path.suffix not in (".yaml", ".yml"):
@@ -185,7 +187,7 @@ def make_suite(fields: Mapping[str, Any], where: str = "the call") -> Spec:
     """A suite from its fields.
 
     Raises:
-        InputError: A field is not what a suite's is.
+        InputError: A field is invalid.
     """
     try:
         return Spec.model_validate(fields)
@@ -208,17 +210,17 @@ class Choice:
 
     @property
     def shown_options(self) -> dict[str, Any]:
-        """Everything that was set or defaulted, as it is written into the tables."""
+        """All options, set or default, as they are written into the tables."""
         noise = {"noise": self.noise.model_dump()} if self.noise else {}
         return {**self.options, **self.reduction, **noise}
 
     @property
     def passes(self) -> registry.Passes:
-        """What a method costs a sample, as far as its options tell."""
+        """The cost of a method per sample, as far as its options determine it."""
         return self._of_copies(self.plugin.passes(self.options))
 
     def passes_on(self, model: Any, batch: Any) -> registry.Passes:
-        """What a method costs a sample of this batch, under this model."""
+        """The cost of a method per sample of this batch, for this model."""
         if self.plugin.passes_on is None:
             return self.passes
         return self._of_copies(self.plugin.passes_on(model, batch, self.options))
@@ -228,40 +230,40 @@ class Choice:
 
     @property
     def promise(self) -> registry.Promise | None:
-        """What a method's formula promises of its maps; of noisy copies it promises nothing."""
+        """What a method's formula promises about its maps; None with noisy copies."""
         promise: registry.Promise | None = self.plugin.promise
         return promise if self.noise is None else None
 
     @functools.cached_property
     def formula_key(self) -> str:
-        """Identifies a method without its reduction: choices that share it share the work.
+        """Identifies a method without its reduction: choices with equal keys share the computation.
 
-        The kinds of noise are readings of the same noisy maps.
+        All kinds of noise are computed from the same noisy maps.
         """
         noise = self.noise.model_dump(exclude={"kind"}) if self.noise else None
-        return registry.identity({**self.key, "options": [self._told(self.options), noise]})
+        return registry.identity({**self.key, "options": [self._identifying(self.options), noise]})
 
     @functools.cached_property
     def intervening(self) -> bool:
-        """Whether a method, or the one it is made of, asks the engine, which then counts."""
+        """Whether a method, or one it is built on, uses the engine, which counts its passes."""
         return self.plugin.intervenes is not None or any(m.intervening for m in self._made_of)
 
     @property
     def passes_by_network(self) -> bool:
-        """Whether the network and the data decide what a method costs."""
+        """Whether the cost of a method depends on the network and the data."""
         if self._made_of:
             return any(m.passes_by_network for m in self._made_of)
         return self.plugin.passes_on is not None
 
     @functools.cached_property
     def _made_of(self) -> "list[Choice]":
-        """The methods whose maps this one takes."""
+        """The methods whose maps this one uses."""
         options = [o for o, kind in self.plugin.nested().items() if kind == "method"]
         return [choose_one("method", self.options[option]) for option in options]
 
     @functools.cached_property
     def key(self) -> dict[str, Any]:
-        """What identifies the numbers this choice gives: names, versions, options."""
+        """What identifies the results of this choice: names, versions, options."""
         nested = {}
         for option, kind in self.plugin.nested().items():
             value = self.options[option]
@@ -270,13 +272,13 @@ class Choice:
         return {
             "name": self.plugin.formula or self.plugin.name,
             "version": self.plugin.version,
-            "options": registry.canonical(self._told(self.shown_options)),
+            "options": registry.canonical(self._identifying(self.shown_options)),
             "nested": nested,
             **({"code": self.plugin.code} if self.plugin.code else {}),
         }
 
-    def _told(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options by content: of a plug-in at an address tells `nested`, wherever its file lies."""
+    def _identifying(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that identify results; `nested` identifies plug-ins given by address."""
         nested, identifying = self.plugin.nested(), self.plugin.identifying(options)
         return {o: v for o, v in identifying.items() if o not in nested or not _at_address(v)}
 
@@ -286,7 +288,7 @@ def _at_address(item: Any) -> bool:
 
 
 def choose(kind: str, items: Sequence[Any]) -> list[Choice]:
-    """Resolve a list as a suite writes it; labels are unique, the same thing twice is an error."""
+    """Resolve a list as a suite writes it; labels are unique, and duplicates are an error."""
     choices = [choose_one(kind, item) for item in items]
     for i, choice in enumerate(choices):
         for other in choices[:i]:
@@ -303,13 +305,13 @@ def choose_one(kind: str, item: Any) -> Choice:
     """Resolve one item: a ready Choice, a name, or `{name: {option: value, label: text}}`."""
     if isinstance(item, Choice):
         return item
-    name, given = registry.pick(item)
+    name, written = registry.pick(item)
     plugin = registry.get(kind, name)
-    own = given.pop("label", None)
-    told = {**plugin.preset, **given}
-    noise = _noise(plugin, told)
-    reduction = take_reduction(told) if kind == "method" else {}
-    options = plugin.configure(told)
+    own = written.pop("label", None)
+    merged = {**plugin.preset, **written}
+    noise = _noise(plugin, merged)
+    reduction = take_reduction(merged) if kind == "method" else {}
+    options = plugin.configure(merged)
     if kind == "method" and plugin.settle is not None:
         options = plugin.settle(options)
     choice = Choice("", plugin, options, reduction, noise)
@@ -317,27 +319,27 @@ def choose_one(kind: str, item: Any) -> Choice:
 
 
 def usual_label(choice: Choice) -> str:
-    """The label of a choice that was given none of its own."""
+    """The default label of a choice."""
     plugin = choice.plugin
     usual = {**plugin.defaults, **(REDUCTION if choice.reduction else {}), **plugin.preset}
     noise = _different(choice.noise, _noise(plugin, dict(plugin.preset)))
     shown = {**plugin.identifying(choice.options), **choice.reduction, "noise": noise}
     name = plugin.name
-    if MAPS_HASH in shown and "path" in shown:  # what a file is called says more
+    if MAPS_HASH in shown and "path" in shown:  # a file's name says more than a hash
         name = Path(shown.pop("path")).stem
         shown.pop(MAPS_HASH)
     return registry.label(name, shown, {**usual, "noise": {}})
 
 
-def _noise(plugin: Any, given: dict[str, Any]) -> Noise | None:
-    """Take `noise` out of a method's options; what is not said of it is the preset's."""
+def _noise(plugin: Any, options: dict[str, Any]) -> Noise | None:
+    """Take `noise` out of a method's options; missing fields come from the preset."""
     if not getattr(plugin, "noise", False):
         return None
-    told = given.pop("noise", None)
-    if told is None or isinstance(told, Noise):
-        return told
+    noise = options.pop("noise", None)
+    if noise is None or isinstance(noise, Noise):
+        return noise
     try:
-        return Noise.model_validate({**plugin.preset.get("noise", {}), **told})
+        return Noise.model_validate({**plugin.preset.get("noise", {}), **noise})
     except (ValidationError, TypeError) as error:
         why = error.errors()[0] if isinstance(error, ValidationError) else None
         where = "".join(f".{part}" for part in why["loc"]) if why else ""
@@ -348,17 +350,17 @@ def _noise(plugin: Any, given: dict[str, Any]) -> Noise | None:
 
 
 def _different(noise: Noise | None, usual: Noise | None) -> Any:
-    """What of the noise must be said in a label."""
+    """The fields of the noise that a label must show."""
     if noise is None:
         return {} if usual is None else None
     before = (usual or Noise()).model_dump()
-    told = {name: value for name, value in noise.model_dump().items() if value != before[name]}
-    return told or ({} if usual else {"kind": noise.kind})
+    changed = {name: value for name, value in noise.model_dump().items() if value != before[name]}
+    return changed or ({} if usual else {"kind": noise.kind})
 
 
-def take_reduction(given: dict[str, Any]) -> dict[str, Any]:
+def take_reduction(options: dict[str, Any]) -> dict[str, Any]:
     """Take `reduce` and `abs` out of a method's options."""
-    reduction = {name: given.pop(name, default) for name, default in REDUCTION.items()}
+    reduction = {name: options.pop(name, default) for name, default in REDUCTION.items()}
     if reduction["reduce"] not in Reduce.__args__:  # type: ignore[attr-defined]
         raise InputError(
             f"Expected `reduce` to be one of {', '.join(Reduce.__args__)}, "  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Samples on their way through explanation and scoring, and all their randomness."""
+"""A batch of samples to be explained and scored, and the source of all random numbers."""
 
 import hashlib
 import math
@@ -16,16 +16,16 @@ from assay.types.painted import Parts
 from assay.types.pixels import Pixels, Preprocess
 from assay.types.tokens import Tokenize, Tokens
 
-Prepare = Preprocess | Tokenize  # a model's own way from an image or a text to its input
-MANY = 2**20  # random numbers that are worth several threads
+Prepare = Preprocess | Tokenize  # how a model turns an image or a text into its input
+MANY = 2**20  # from this many random numbers on, several threads are faster
 
 
 class Source(Protocol):
-    """The dataset that a batch is of, as far as a batch needs it."""
+    """The part of a dataset's interface that a batch needs."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All samples."""
+        """The ids of all samples."""
         ...
 
     @property
@@ -35,17 +35,17 @@ class Source(Protocol):
 
     @property
     def has(self) -> frozenset[str]:
-        """What is known of the samples: labels, truth, ..."""
+        """What is known about the samples: labels, truth, ..."""
         ...
 
     @property
     def groups(self) -> Mapping[str, str]:
-        """The group of each sample that is not a group by itself."""
+        """The group of each sample that shares one with others."""
         ...
 
     @property
     def parts(self) -> Parts | None:
-        """What images are painted from, where they are."""
+        """The parts that images are painted from; None for other images."""
         ...
 
     def partner(self, sample: str) -> str:
@@ -67,22 +67,22 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples on their way through: `targets` is the class explained, `labels` the right one."""
+    """A batch of samples: `targets` are the explained classes, `labels` the correct ones."""
 
     ids: tuple[str, ...]
     inputs: Tensor  # [B, C, H, W] images, [B, D] vectors, [B, T] token ids
     targets: Tensor  # [B]
     labels: Tensor | None = None  # [B]
     truth: Tensor | None = None  # [B, *map_shape]
-    baseline: Tensor | None = None  # like inputs: what "nothing" is, where known
-    groups: tuple[str, ...] | None = None  # what a bootstrap must resample together
+    baseline: Tensor | None = None  # like inputs: the input without information, where known
+    groups: tuple[str, ...] | None = None  # samples of a group are resampled together
     seed: int = 0
     pixels: Pixels | None = None
     tokens: Tokens | None = None
     dataset: "Source | None" = field(default=None, repr=False, compare=False)
     prepare: Prepare | None = field(default=None, repr=False, compare=False)
     noise: Tensor | None = None  # [B, ...]: added where gradients are taken, for noisy copies
-    # Random sets of units as bits, for whoever asks next; a changed batch begins with none.
+    # Cache of random sets of units, as bits; a changed batch starts with an empty one.
     drawn_sets: dict[tuple[Any, ...], np.ndarray[Any, Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -99,11 +99,11 @@ class Batch:
 
     @property
     def removable(self) -> Tensor | None:  # [B, T]
-        """Which positions hold content; None where all do. Special tokens and padding do not."""
+        """Which positions can be removed: all but special tokens and padding; None if all can."""
         return None if self.tokens is None else ~self.tokens.special_at(self.inputs)
 
     def generator(self, sample: int, purpose: str) -> torch.Generator:
-        """The only source of randomness: one per seed, sample id and purpose, on the CPU."""
+        """The only source of random numbers: one per seed, sample id and purpose, on the CPU."""
         text = f"{self.seed}\0{self.ids[sample]}\0{purpose}"
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
         return torch.Generator().manual_seed(seed)
@@ -119,11 +119,11 @@ class Batch:
         at_once = torch.get_num_threads() if len(self) * math.prod(shape) >= MANY else 1
         if at_once == 1 or len(self) == 1:
             return torch.stack([row(b) for b in range(len(self))])
-        with ThreadPoolExecutor(at_once) as pool:  # one sample's numbers come one after the other
+        with ThreadPoolExecutor(at_once) as pool:  # one thread draws all numbers of a sample
             return torch.stack(list(pool.map(row, range(len(self)))))
 
     def redrawn(self, number: int) -> "Batch":
-        """The same samples with other random numbers, the same for a number; 0: with their own."""
+        """The same samples with the random numbers of draw `number`; 0 keeps their own."""
         if number == 0:
             return self
         digest = hashlib.sha256(f"{self.seed}\0draw\0{number}".encode()).digest()
@@ -131,20 +131,20 @@ class Batch:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number type of maps: the inputs', or single precision where those are tokens."""
+        """The number type of maps: that of the inputs, or single precision for tokens."""
         return self.inputs.dtype if self.inputs.is_floating_point() else torch.float32
 
     def reference(self, n: int) -> Tensor:
-        """`n` fixed inputs of the whole dataset, the same everywhere; fewer where it is smaller."""
+        """`n` fixed inputs of the dataset, the same in every batch; fewer if it has fewer."""
         return self.others(self.reference_ids(n)).inputs
 
     def reference_ids(self, n: int) -> list[str]:
-        """Whose inputs those are, for where they are too many to be held at once."""
+        """The ids of the reference inputs, for use when memory cannot hold them all."""
         everyone = self._dataset("reference inputs")
         return sorted(everyone.ids, key=lambda i: hashlib.sha256(i.encode()).digest())[:n]
 
     def others(self, ids: Sequence[str]) -> "Batch":
-        """Other samples of the dataset, prepared as these are."""
+        """Other samples of the dataset, prepared in the same way."""
         chosen = self._dataset("other samples").batch(
             ids, self.prepare, seed=self.seed, pixels=self.pixels, tokens=self.tokens
         )
@@ -152,7 +152,7 @@ class Batch:
         return replace(chosen, inputs=chosen.inputs.to(self.inputs))
 
     def partners(self) -> "Batch":
-        """For each sample one of another group, fixed over the whole dataset.
+        """For each sample one sample of another group; the pairs are fixed for the dataset.
 
         A partner's target is its own label; where there are no labels, the class explained here.
         """
@@ -163,7 +163,7 @@ class Batch:
     def _dataset(self, what: str) -> "Source":
         if self.dataset is None:
             raise InputError(
-                f"Expected a batch of a dataset to take {what} from, got a bare batch."
+                f"Expected a batch with a dataset, to take {what} from, got one without."
             )
         return self.dataset
 
@@ -182,7 +182,7 @@ class Batch:
         return self._each(lambda t: t.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """The same change to every tensor there is."""
+        """Apply the same change to every tensor."""
         return replace(
             self,
             inputs=change(self.inputs),

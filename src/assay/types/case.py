@@ -1,4 +1,4 @@
-"""All that a batch protocol sees: samples, maps and the engine's one verb."""
+"""The input of a protocol: samples, maps and the engine's `respond`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from assay.types.response import Response
 
 
 class Respond(Protocol):
-    """The engine's one verb, as a protocol sees it."""
+    """The engine's function `respond`, as a protocol sees it."""
 
     def __call__(self, features: Any, absent: Any, fill: Any) -> Response:
         """The model's answers when these units are absent."""
@@ -21,21 +21,21 @@ class Respond(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """All that a batch protocol sees; it has no model, so it cannot go round the engine."""
+    """The input of a protocol. It has no model, so every forward pass goes through the engine."""
 
     batch: Batch
     attribution: Tensor  # [B, *map_shape]
     respond: Respond
     clean: Response  # [B, 1]
-    # The same method on changed inputs [B, ...], and its forward passes a sample (None: not known).
+    # The same method on changed inputs [B, ...], and its forward passes per sample (None: unknown).
     explain: Callable[[Tensor], Tensor] | None = None
     explain_passes: int | None = 0
-    # The same method's maps of other samples, one for each: what a map is worth by accident.
+    # The same method's maps of other samples, one per sample, to measure the score by chance.
     partner: Callable[[], Tensor] | None = None
 
     @property
     def constant(self) -> Tensor:
-        """Which maps say nothing: all values equal where something can be removed. `[B]`."""
+        """Which maps are constant over all removable positions, `[B]`."""
         flat = self.attribution.flatten(1)
         able = self.batch.removable
         if able is None:

@@ -15,12 +15,12 @@ from assay.types.painted import Parts
 from assay.types.pixels import Pixels, Preprocess
 from assay.types.tokens import Tokenize, Tokens
 
-UPPER_BOUND = "upper_bound_truth"  # in a dataset's `has`: not all of its truth need be relevant
+UPPER_BOUND = "upper_bound_truth"  # in a dataset's `has`: parts of its truth may be irrelevant
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One item of a dataset: an image or a text still to be prepared, or a model's input."""
+    """One item of a dataset: an unprepared image or text, or a model's input."""
 
     input: Image.Image | Tensor | str
     label: int | None = None
@@ -40,14 +40,14 @@ class Dataset:
     has: frozenset[str] = frozenset({"labels"})
     groups: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[int, str] = field(default_factory=dict)
-    labels: Mapping[str, int] = field(default_factory=dict, repr=False)  # where cheaply known
+    labels: Mapping[str, int] = field(default_factory=dict, repr=False)  # where known in advance
     numbering: str = "given"  # of the classes: given | declared (by the data) | sorted (names)
-    note: str = ""  # what a reader should know of how it was read
-    parts: Parts | None = field(default=None, repr=False)  # where images are painted of them
+    note: str = ""  # how it was read, for the reader
+    parts: Parts | None = field(default=None, repr=False)  # where images are painted from parts
     truth_of: OutputRead | None = field(default=None, repr=False, compare=False)  # environments
 
     def __post_init__(self) -> None:
-        """Refuse what no run could use."""
+        """Reject datasets that no run can use."""
         if not self.ids:
             raise InputError(f"Expected dataset `{self.name}` to hold samples, got none.")
         if not self.fingerprint:
@@ -119,15 +119,15 @@ class Dataset:
         if isinstance(raw, str):
             if not isinstance(prepare, Tokenize):
                 raise PrerequisiteError(
-                    f"Dataset `{self.name}` holds texts, but the model does not say how it reads "
-                    f"them. Use `hf:FOLDER`, or give `prepare=Tokenize(...)` to `assay.model`."
+                    f"Dataset `{self.name}` holds texts, but the model does not define how it "
+                    f"reads them. Use `hf:FOLDER` or pass `prepare=Tokenize(...)` to `assay.model`."
                 )
             return prepare(raw, f"sample `{sample}` of `{self.name}`")
         if not isinstance(prepare, Preprocess):
             raise PrerequisiteError(
-                f"Dataset `{self.name}` holds images, but the model does not say how it prepares "
-                f"them. Give `size`, `mean` and `std` (`--size 224 --mean ... --std ...`), "
-                f"`prepare=Preprocess(...)` to `assay.model`, or hand over tensors."
+                f"Dataset `{self.name}` holds images, but the model does not define how it "
+                f"prepares them. Pass `size`, `mean`, `std` (`--size 224 --mean ... --std ...`) or "
+                f"`prepare=Preprocess(...)` to `assay.model`, or use tensors as data."
             )
         return prepare(raw)
 

@@ -1,4 +1,4 @@
-"""What a network is, as one short text: weights, settings and code, not its name."""
+"""The identity of a network: a hash of weights, settings and code, not of its name."""
 
 import hashlib
 import inspect
@@ -33,12 +33,12 @@ def own_classes(net: nn.Module) -> list[str]:
 
 
 def _is_torch(kind: type[nn.Module]) -> bool:
-    """Whether torch alone made a class; some of its tools make classes out of users' own."""
+    """Whether a class is purely torch's; some torch tools derive classes from users' own."""
     return kind.__module__.startswith("torch.") and all(map(from_elsewhere, kind.__mro__))
 
 
 def _kind(kind: type[nn.Module]) -> str:
-    """A module class by what its code means, wherever it lies; torch's own by its name."""
+    """The identity of a module class: its code, wherever the file is; for torch its name."""
     if _is_torch(kind):
         return f"{kind.__module__}.{kind.__qualname__}"
     return f"{kind.__name__} {class_identity(kind)}"
@@ -47,7 +47,7 @@ def _kind(kind: type[nn.Module]) -> str:
 def _settings(module: nn.Module) -> Iterator[tuple[str, object]]:
     """The attributes that change what a module computes: stride, slope, a user's own k.
 
-    Of users' own modules also the functions and dataclasses they were given.
+    For users' own modules this includes functions and dataclasses held as attributes.
     """
     own = not _is_torch(type(module))
     for name, value in vars(module).items():
@@ -60,7 +60,7 @@ def _settings(module: nn.Module) -> Iterator[tuple[str, object]]:
 
 
 def _is_chosen(value: object, kind: type[nn.Module]) -> bool:
-    """Whether a value is a dataclass of options: a library's own may also hold paths and dates."""
+    """Whether a value is a dataclass of options; those of libraries may hold paths and dates."""
     declared = getattr(value, "__dataclass_params__", None)
     if declared is None or isinstance(value, type):
         return False
@@ -68,14 +68,14 @@ def _is_chosen(value: object, kind: type[nn.Module]) -> bool:
 
 
 def _plain(value: object, kind: type[nn.Module]) -> object:
-    """A plain value; what lies in a list may be told by where it is in memory."""
+    """A plain value; items of a list are identified by content, not by memory address."""
     if isinstance(value, list | tuple):
         return [_plain(part, kind) for part in value]
-    if isinstance(value, nn.Module):  # which torch does not know to be a part
+    if isinstance(value, nn.Module):  # not registered as a submodule
         return repr(value)
     return value if isinstance(value, PLAIN) else setting_identity(value, kind)
 
 
 def count_distinct(samples: Tensor) -> int:
-    """How many of the samples `[n, ...]` differ, bit for bit."""
+    """The number of distinct samples in `[n, ...]`, compared bit for bit."""
     return len({hashlib.sha256(one.numpy().tobytes()).digest() for one in samples.cpu()})

@@ -1,4 +1,4 @@
-"""A network that is explained, with what the tool must know about it."""
+"""A network to be explained, with its metadata."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,30 +13,30 @@ from assay.types.hashing import hash_network
 from assay.types.pixels import Pixels, Preprocess
 from assay.types.tokens import Tokenize, Tokens
 
-# How a layer's tokens lie in the image: rows and columns of the patches, which come after all other
-# tokens, or a function from the layer's output to [B, C, h, w].
+# The spatial layout of a layer's tokens: rows and columns of the patches, which come after all
+# other tokens, or a function from the layer's output to [B, C, h, w].
 Reshape = tuple[int, int] | Callable[[Tensor], Tensor]
 
-# What a network that explains itself has: a mode in which a B-cos network is linear to autograd,
-# and what makes a network a bag of patches.
+# Attributes of self-explaining networks: the mode in which autograd sees a B-cos network as linear,
+# and the attributes of a bag of patches.
 EXPLANATION_MODES = ("explaining", "explanation_mode")
 BAG_OF_PATCHES = ("patch_logits", "receptive_field", "stride")
 
 
 def has_attention(module: nn.Module) -> bool:
-    """Whether some part of a network calls itself attention; a model may say so in its `has`."""
+    """Whether a module's class name contains `attention`; a model may also declare it in `has`."""
     return any("attention" in type(part).__name__.lower() for part in module.modules())
 
 
 def usable_device(name: str | None) -> torch.device:
-    """The device of this name, the processor without one; refused where it cannot be used."""
+    """The device of this name, by default the CPU; an error if it cannot be used."""
     try:
-        wanted = torch.device(name or "cpu")
+        device = torch.device(name or "cpu")
     except RuntimeError:
         raise InputError(f"Expected `device` to be `cpu` or `cuda`, got {name!r}.") from None
-    if wanted.type == "cuda" and not torch.cuda.is_available():
+    if device.type == "cuda" and not torch.cuda.is_available():
         raise PrerequisiteError(f"Expected a CUDA device for `{name}`, but torch finds none.")
-    return wanted
+    return device
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class OutputRead:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one look at a network shows."""
+    """What one forward pass shows about a network."""
 
-    outputs: int  # how many classes it has
-    binary: bool  # it gives one logit
+    outputs: int  # number of classes
+    binary: bool  # the network outputs one logit
     spatial_layer: str | None = None  # the last layer with a spatial output
-    channels_last: bool = False  # the layout of memory that it runs fastest in
+    channels_last: bool = False  # the fastest memory layout
 
 
 def log_probabilities(logits: Tensor, binary: bool) -> Tensor:
@@ -65,7 +65,7 @@ def log_probabilities(logits: Tensor, binary: bool) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network that is explained, with what the tool must know about it."""
+    """A network to be explained, with its metadata."""
 
     net: nn.Module = field(repr=False)
     name: str = "model"
@@ -81,16 +81,16 @@ class Model:
     output: str | int | Callable[[Any], Tensor] | None = None
     card: Mapping[str, Any] = field(default_factory=dict, repr=False)
     micro_batch: int = 32  # rows per call of the network, fixed for a run
-    observed: Observation | None = field(default=None, repr=False)  # None: not looked at yet
+    observed: Observation | None = field(default=None, repr=False)  # None: not observed yet
 
     def __post_init__(self) -> None:
-        """Settle how the network takes token ids, where nobody said it."""
+        """Determine how the network takes token ids, unless `tokens` specifies it."""
         if self.tokens is not None:
             object.__setattr__(self, "tokens", self.tokens.settled(self.net))
 
     @property
     def weights_hash(self) -> str:
-        """The hash of all parameters, buffers and modules: a name is not a model."""
+        """The hash of all parameters, buffers and modules; the name is not part of it."""
         return hash_network(self.net)
 
     @property
@@ -100,7 +100,7 @@ class Model:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What a method may need of the model."""
+        """The capabilities of the model that methods may need."""
         named = self.cam_layer or self.cam_reshape
         seen = {
             "spatial": named or any(isinstance(m, nn.Conv2d) for m in self.net.modules()),
@@ -112,7 +112,7 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where the network lives."""
+        """The device of the network."""
         return next((p.device for p in self.net.parameters()), torch.device("cpu"))
 
     @property
@@ -122,25 +122,25 @@ class Model:
 
     @property
     def binary(self) -> bool:
-        """Whether the network gives one logit."""
+        """Whether the network outputs one logit."""
         return self._observation.binary
 
     @property
     def outputs(self) -> int:
-        """How many classes the network has."""
+        """The number of classes of the network."""
         return self._observation.outputs
 
     @property
     def spatial_layer(self) -> str | None:
-        """The last layer with a spatial output; None where there is none, or nobody looked yet."""
+        """The last layer with a spatial output; None where there is none, or none observed yet."""
         return None if self.observed is None else self.observed.spatial_layer
 
     @property
     def _observation(self) -> Observation:
         if self.observed is None:
             raise InputError(
-                f"Expected model `{self.name}` to be looked at first: whether its classes are two "
-                f"or one logit shows when it runs. Use `assay.explain` or `assay.benchmark`."
+                f"Expected model `{self.name}` to be observed first: only a forward pass shows "
+                f"whether it outputs one logit. Use `assay.explain` or `assay.benchmark`."
             )
         return self.observed
 
@@ -149,7 +149,7 @@ class Model:
     ) -> Tensor:
         """Class scores `[B, C]`; a single score z becomes the binary pair (-z, z).
 
-        Of a regression it stays alone.
+        The single score of a regression is not changed.
         """
         return self.read(inputs, at, net)[0]
 
@@ -168,7 +168,7 @@ class Model:
         if scores.ndim != 2:
             raise InputError(
                 f"Expected model `{self.name}` to give logits [batch, classes], got shape "
-                f"{tuple(scores.shape)}. Say where they are with `assay.model(..., output=...)`."
+                f"{tuple(scores.shape)}. Select them with `assay.model(..., output=...)`."
             )
         binary = scores.shape[1] == 1 and "regression" not in self.has
         return torch.cat([-scores, scores], 1) if binary else scores, binary
@@ -178,43 +178,49 @@ class Model:
         return self.logits(inputs)
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of logits; only two of them may be a binary pair."""
+        """Log-probabilities of logits; two logits may be a binary pair."""
         return log_probabilities(logits, logits.shape[-1] == 2 and self.binary)
 
     def continuous(self, inputs: Tensor) -> Tensor:
-        """What gradients are taken at: the inputs themselves, or the embeddings of tokens."""
+        """Where gradients are taken: at the inputs themselves, or at the embeddings of tokens."""
         if self.tokens is not None:
             return self.tokens.embed(self.net, inputs)
         return inputs.detach()
 
     def places(self, output: Any) -> Tensor:  # [B, C, h, w]
-        """What a layer gives, laid out in space; a transformer's tokens as `cam_reshape` says.
+        """The output of a layer in spatial layout; `cam_reshape` arranges a transformer's tokens.
 
         Raises:
-            InputError: It has no places, or other ones than declared.
+            InputError: The output is not spatial, or does not fit `cam_reshape`.
         """
-        found = output[0] if isinstance(output, tuple | list) and output else output
-        if isinstance(found, Tensor) and callable(self.cam_reshape):
-            found = self.cam_reshape(found)
-        elif isinstance(found, Tensor) and found.ndim == 3 and isinstance(self.cam_reshape, tuple):
+        features = output[0] if isinstance(output, tuple | list) and output else output
+        if isinstance(features, Tensor) and callable(self.cam_reshape):
+            features = self.cam_reshape(features)
+        elif (
+            isinstance(features, Tensor)
+            and features.ndim == 3
+            and isinstance(self.cam_reshape, tuple)
+        ):
             rows, columns = self.cam_reshape
-            others = found.shape[1] - rows * columns
+            others = features.shape[1] - rows * columns
             if others < 0:
                 raise InputError(
                     f"Expected at least {rows} x {columns} tokens of the layer, as `cam_reshape` "
-                    f"of model `{self.name}` says, got {found.shape[1]}."
+                    f"of model `{self.name}` declares, got {features.shape[1]}."
                 )
-            found = found[:, others:].transpose(1, 2).reshape(len(found), -1, rows, columns)
-        if isinstance(found, Tensor) and found.ndim == 4:
-            return found
-        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            features = (
+                features[:, others:].transpose(1, 2).reshape(len(features), -1, rows, columns)
+            )
+        if isinstance(features, Tensor) and features.ndim == 4:
+            return features
+        shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         raise InputError(
-            f"Expected the layer to give [batch, channels, height, width], got {shape}. Of a "
-            f"transformer, say how its tokens lie: `assay.model(..., cam_reshape=(14, 14))`."
+            f"Expected the layer to output [batch, channels, height, width], got {shape}. For a "
+            f"transformer, set the token layout: `assay.model(..., cam_reshape=(14, 14))`."
         )
 
     def laid_out(self, inputs: Tensor) -> Tensor:
-        """Inputs in the order of memory that this network runs fastest in."""
+        """Inputs in the memory layout in which this network runs fastest."""
         if self.observed is None or not self.observed.channels_last:
             return inputs
         return inputs.contiguous(memory_format=torch.channels_last)
@@ -233,13 +239,13 @@ class Model:
         if not isinstance(raw, Tensor):
             raise InputError(
                 f"Expected model `{self.name}` to give logits, got {type(raw).__name__}. "
-                f"Say where they are with `assay.model(..., output=...)`."
+                f"Select them with `assay.model(..., output=...)`."
             )
         return raw
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Eval mode, frozen parameters and full precision inside; all as it was afterwards."""
+        """Eval mode, frozen parameters and full precision inside; restored afterwards."""
         backends: tuple[Any, ...] = (torch.backends.cudnn, torch.backends.cuda.matmul)
         rounding = [b.allow_tf32 for b in backends]
         modes = [(m, m.training) for m in self.net.modules()]

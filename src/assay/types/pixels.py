@@ -1,4 +1,4 @@
-"""Between pictures and model inputs: normalisation, resize and crop."""
+"""From images to model inputs and back: normalisation, resize and crop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Preprocess:
-    """A network's own way from an image file to its input: resize, centre crop, normalise."""
+    """How a network turns an image file into its input: resize, centre crop, normalise."""
 
     size: int
     pixels: Pixels
     resize: int | None = None  # length of the shorter side before the crop; None = `size`
-    squash: bool = False  # both sides to `size`, whatever their ratio, instead of a crop
+    squash: bool = False  # resize both sides to `size`, ignoring their ratio, instead of a crop
     resample: str = "bicubic"  # or bilinear, nearest, lanczos, box, hamming
 
     def __post_init__(self) -> None:
-        """Refuse a filter that Pillow does not have."""
+        """Reject a filter that Pillow does not have."""
         if self.resample.upper() not in Image.Resampling.__members__:
             raise unknown("filter", self.resample, [f.name.lower() for f in Image.Resampling])
 

@@ -1,4 +1,4 @@
-"""What is kept of every forward pass."""
+"""The outputs of a forward pass that are stored."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Response:
-    """What is kept of every forward pass, each `[B, K]`; all else is arithmetic on it."""
+    """The stored outputs of forward passes, each `[B, K]`; all else is computed from them."""
 
     logit: Tensor
     log_prob: Tensor
@@ -30,6 +30,6 @@ class Response:
         return value
 
     def columns(self, start: int, stop: int | None = None) -> "Response":
-        """Some of the rows asked for."""
+        """The responses of a range of rows."""
         part = slice(start, stop)
         return Response(self.logit[:, part], self.log_prob[:, part], self.predicted[:, part])

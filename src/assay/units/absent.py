@@ -1,4 +1,4 @@
-"""Who is absent: pure functions that describe sets of units and make them when needed."""
+"""Sets of absent units: pure functions that describe them and create them when needed."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -15,17 +15,17 @@ from assay.plugins.registry import identity
 from assay.types import Batch
 from assay.units.features import Features
 
-KEPT = 2**28  # bytes of random sets that a batch keeps: 64 samples of 224 x 224 pixels, 600 sets
+KEPT = 2**28  # bytes of random sets cached per batch: 64 samples of 224 x 224 pixels, 600 sets
 
 
 @dataclass(frozen=True)
 class Absent:
-    """K sets of units, described by short texts and made only when needed.
+    """K sets of units, described by short texts and created only when needed.
 
-    `family` and a row's text identify the set of every sample, together with the `values` it was
-    made from; sets without values are shared by all attributions. `make(samples, rows)` gives the
-    members, bool `[n, P]`. Where samples differ in their number of sets, `valid` says which exist;
-    the others cost nothing and get the clean answer.
+    `family`, a row's text and the `values` it was made from identify the set of every sample. Sets
+    without values are shared by all attributions. `make(samples, rows)` returns the members, bool
+    `[n, P]`. Where samples differ in their number of sets, `valid` marks those that exist; the
+    others cost no forward pass and get the clean response.
     """
 
     family: str
@@ -36,14 +36,14 @@ class Absent:
 
 
 def each(features: Features) -> Absent:
-    """Every unit on its own."""
+    """One set for each single unit."""
     units = torch.arange(features.count, device=features.valid.device)
     rows = tuple(str(p) for p in range(features.count))
     return Absent("each", rows, lambda _, rows: rows[:, None] == units, valid=_some(features.valid))
 
 
 def _some(valid: Tensor) -> Tensor | None:
-    """Which rows exist, where not all do."""
+    """Which rows exist; None where all do."""
     return None if bool(valid.all()) else valid
 
 
@@ -52,7 +52,7 @@ def random_subsets(
 ) -> Absent:
     """`n` random sets of each size, the same for every method.
 
-    `sizes` are those of all samples, or `[B, S]`, each sample's own; 0 stands for no sets.
+    `sizes` hold for all samples, or are `[B, S]`, one row per sample; 0 means no sets.
     """
     per_sample = torch.as_tensor(sizes).cpu().expand(len(batch), -1)  # [B, S]
     plan = [(name, i) for name in map(_size_name, per_sample.T.tolist()) for i in range(n)]
@@ -70,21 +70,21 @@ def random_subsets(
 def _drawn(
     batch: Batch, features: Features, sample: int, size: int, n: int
 ) -> np.ndarray[Any, Any]:  # [n, P / 8]
-    """`n` sets of one size as bits; kept while there is room, as every method asks for them.
+    """`n` sets of one size as bits; cached while there is room, as every method uses them.
 
-    The sets of a size are drawn one after the other: the first of many are those of few.
+    The sets of a size are drawn in order, so a smaller `n` gives the first of a larger one.
     """
     name = (features.key, sample, size)
-    kept = batch.drawn_sets.get(name)
-    if kept is not None and len(kept) >= n:
-        return kept[:n]
+    cached = batch.drawn_sets.get(name)
+    if cached is not None and len(cached) >= n:
+        return cached[:n]
     generator = batch.generator(sample, f"subset {features.key} {size}")
     able = features.valid[sample].nonzero().flatten().cpu().numpy()
     sets = np.zeros((n, features.count), dtype=bool)
     for row in sets:
         row[able[torch.randperm(len(able), generator=generator)[:size].numpy()]] = True
     bits = np.packbits(sets, axis=1)
-    if sum(kept.nbytes for kept in batch.drawn_sets.values()) + bits.nbytes <= KEPT:
+    if sum(cached.nbytes for cached in batch.drawn_sets.values()) + bits.nbytes <= KEPT:
         batch.drawn_sets[name] = bits
     return bits
 
@@ -98,15 +98,15 @@ def listed(
 ) -> Absent:
     """Sets that every sample lists for itself: `sets_of(sample)` gives all of them, `[K, P]`.
 
-    The lists of a few samples are kept: a sample's rows are asked for one after the other.
+    The sets of a few samples are cached: the rows of a sample are used one after the other.
     """
-    kept = max(4, 2**26 // (len(rows) * features.count))  # samples whose sets fit into 64 MB
-    remembered = functools.lru_cache(maxsize=kept)(sets_of)
+    cached_samples = max(4, 2**26 // (len(rows) * features.count))  # their sets fit into 64 MB
+    cached_sets = functools.lru_cache(maxsize=cached_samples)(sets_of)
 
     def make(samples: Tensor, rows: Tensor) -> Tensor:
         pairs = zip(samples.tolist(), rows.tolist(), strict=True)
         sets = [
-            remembered(b)[[row for _, row in part]] for b, part in groupby(pairs, itemgetter(0))
+            cached_sets(b)[[row for _, row in part]] for b, part in groupby(pairs, itemgetter(0))
         ]
         return torch.cat(sets).to(features.valid.device)
 
@@ -128,10 +128,10 @@ def by_rank(
 ) -> Absent:
     """The first share of units by value `[B, P]`: nested sets of exact size, seeded ties.
 
-    The ascending order is the descending one read backwards, ties and sizes included: what is left
-    when a share leaves ascending is what the rest of it is descending.
+    The ascending order is the reversed descending one, including ties and sizes: removing a share
+    in ascending order leaves what removing the rest in descending order removes.
     """
-    fractions = [float(f"{f:.9g}") for f in fractions]  # as the names of the rows say
+    fractions = [float(f"{f:.9g}") for f in fractions]  # as in the names of the rows
     counted = fractions if descending else [float(f"{1 - f:.9g}") for f in fractions]
     shares = torch.tensor(counted, dtype=torch.float64, device=values.device)
     number = features.valid.sum(1, dtype=torch.int32)[:, None]  # [B, 1]
@@ -139,7 +139,7 @@ def by_rank(
     counts = counts if descending else number - counts
     rows = tuple("none" if f == 0 else "all" if f == 1 else f"{f:.9g}" for f in fractions)
 
-    @functools.cache  # sorted only if some row is not remembered already
+    @functools.cache  # sorted only if some row is not in memory yet
     def position() -> Tensor:  # [B, P]
         place = ranks(batch, features, values)
         place = place if descending else number - 1 - place
@@ -152,7 +152,7 @@ def by_rank(
 
 
 def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P] int32
-    """Each unit's position when sorted by falling value; equal values in seeded random order."""
+    """Each unit's position in descending order of value; ties are in seeded random order."""
     low = torch.where(features.valid, values, -torch.inf)
     units = _falling(low)  # [B, P], best first
     ranked = low.gather(1, units)
@@ -167,19 +167,19 @@ def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P]
 
 
 def _falling(values: Tensor) -> Tensor:
-    """The order of falling values; equal ones in any order. NumPy sorts faster on a CPU."""
+    """The descending order of values; ties in any order. NumPy sorts faster on a CPU."""
     if values.device.type != "cpu":
         return values.argsort(dim=1, descending=True)
     return torch.from_numpy(np.argsort(-values.numpy(), axis=1))
 
 
 def above(features: Features, values: Tensor, levels: Tensor, names: Sequence[str]) -> Absent:
-    """The units whose value exceeds a level, strictly; levels `[B, K]`, `names` tell them apart."""
+    """The units with a value strictly above a level; levels `[B, K]`, identified by `names`."""
     return _beyond("above", torch.gt, features, values, levels, names)
 
 
 def below(features: Features, values: Tensor, levels: Tensor, names: Sequence[str]) -> Absent:
-    """The units whose value stays under a level, strictly; levels `[B, K]`."""
+    """The units with a value strictly below a level; levels `[B, K]`."""
     return _beyond("below", torch.lt, features, values, levels, names)
 
 

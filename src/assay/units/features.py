@@ -1,4 +1,4 @@
-"""The units of removal: entries or pixels, grid cells, overlapping windows, painted parts."""
+"""Feature units: entries or pixels, grid cells, overlapping windows, painted parts."""
 
 import functools
 import math
@@ -20,7 +20,7 @@ UnitsChoice = Annotated[Any, Nested("units")]
 class Features:
     """P units over the positions of a map.
 
-    Exactly one form holds: `index` (position -> unit, -1 = never removed), `boxes` (unit -> top,
+    Exactly one form applies: `index` (position -> unit, -1 = never removed), `boxes` (unit -> top,
     left, bottom, right; they may overlap), or neither (every position is its own unit).
     """
 
@@ -39,7 +39,7 @@ class Features:
 
     @property
     def coverage(self) -> str:
-        """Which positions are gone when all units are: equal texts mean equal positions."""
+        """Which positions are absent when all units are: equal texts mean equal positions."""
         if self.boxes is None and self._whole and bool(self.valid.all()):
             return "everything"
         samples = torch.arange(len(self.valid), device=self.valid.device)
@@ -60,10 +60,12 @@ class Features:
         index = self.index.reshape(-1, flat.shape[1]).expand(len(flat), -1)
         index = index if self._whole else torch.where(index < 0, self.count, index)
         totals = flat.new_zeros(len(flat), self.count + 1, dtype=torch.float64)
-        return totals.scatter_add_(1, index, flat.double())[:, : self.count]  # protected: the last
+        return totals.scatter_add_(1, index, flat.double())[
+            :, : self.count
+        ]  # the last column holds protected positions
 
     def _box_sums(self, flat: Tensor) -> Tensor:
-        """Totals over the boxes from running sums in both directions."""
+        """Totals over the boxes, from cumulative sums in both directions."""
         grid = torch.nn.functional.pad(flat.reshape(-1, *self.shape), (1, 0, 1, 0))
         area = grid.cumsum(1).cumsum(2)  # [B, H + 1, W + 1]
         top, left, bottom, right = self._corners
@@ -93,7 +95,7 @@ class Features:
         return gone if self._whole else gone & (index >= 0)
 
     def paint(self, values: Tensor) -> Tensor:  # [B, P] -> [B, *shape]
-        """Each position's value: its unit's, or the mean of those that cover it; else 0."""
+        """Each position's value: its unit's, or the mean of the units that cover it; else 0."""
         if self.boxes is not None:
             cover = self._pile(torch.ones_like(values, dtype=torch.int32))
             return torch.where(cover > 0, self._pile(values) / cover.clamp(min=1), 0.0)
@@ -108,7 +110,7 @@ class Features:
         return self._pile(absent.int()) > 0
 
     def _pile(self, marks: Tensor) -> Tensor:  # [n, P] -> [n, *shape]
-        """The sum of the boxes' marks at each position, written at their corners and summed up."""
+        """The sum of the boxes' marks at each position, by cumulative sums of their corners."""
         height, width = self.shape
         top, left, bottom, right = self._corners
         corners = torch.zeros(
@@ -126,7 +128,7 @@ class Features:
 
 
 def make_units(batch: Batch, choice: UnitsChoice) -> Features:
-    """The units a protocol's option names."""
+    """The units that a protocol's option names."""
     name, options = pick(choice)
     plugin = get("units", name)
     features: Features = plugin.function(batch, **plugin.configure(options))
@@ -134,17 +136,17 @@ def make_units(batch: Batch, choice: UnitsChoice) -> Features:
 
 
 def known_count(choice: UnitsChoice) -> int | None:
-    """How many units a choice has, where its options alone decide it."""
+    """The number of units of a choice; None unless its options alone determine it."""
     name, options = pick(choice)
     plugin: Units = get("units", name)
     return None if plugin.count is None else plugin.count(plugin.configure(options))
 
 
 def one_of(name: str, value: Any, usual: Any, chosen: UnitsChoice) -> None:
-    """Refuse an option that says nothing beside `units`."""
+    """Reject an option that has no effect together with `units`."""
     if chosen is not None and value != usual:
         raise InputError(
-            f"Expected `{name}` or `units`, not both: `{name}` is of other units. Drop one."
+            f"Expected `{name}` or `units`, not both: `{name}` is for the default units. Drop one."
         )
 
 
@@ -221,7 +223,7 @@ def windows(
 def parts(batch: Batch, *, things: bool = False) -> Features:
     """The parts that images are painted of; `things` around the animal are further units.
 
-    A part nobody sees is a unit without pixels. The body and the scene are never removed.
+    A hidden part is a unit without pixels. The body and the scene are never removed.
     """
     of = parts_of(batch, "units `parts`")
     counts = [len(of.names) + (of.things(i) if things else 0) for i in batch.ids]
@@ -238,14 +240,14 @@ def parts(batch: Batch, *, things: bool = False) -> Features:
 
 
 def parts_of(batch: Batch, who: str) -> Parts:
-    """What the images of a batch are painted of.
+    """The parts that the images of a batch are painted of.
 
     Raises:
         NotApplicable: They are not painted of parts.
     """
     if batch.dataset is None or batch.dataset.parts is None:
         raise NotApplicable(
-            f"There are {who} where images are painted of parts only, as in the environment "
-            f"`parts`; these are not."
+            f"Expected images painted of parts, as in the environment `parts`: no others have "
+            f"{who.rstrip(',')}."
         )
     return batch.dataset.parts

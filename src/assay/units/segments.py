@@ -15,7 +15,7 @@ from assay.store import Array
 from assay.types import Batch
 from assay.units.features import Features
 
-# The latest segmentations, because many protocols and methods segment the same images.
+# Cache of recent segmentations: many protocols and methods segment the same images.
 _CACHE: OrderedDict[str, Array] = OrderedDict()
 _MOST = 256
 
