@@ -91,9 +91,8 @@ def batches_are_whole(small: Small, item: Any) -> None:
         raise Fault("expected finite inputs, got NaN or inf")
     outputs = _answers(made, batch).shape[1]
     if not bool(((batch.targets >= 0) & (batch.targets < outputs)).all()):
-        raise Fault(
-            f"expected targets below {outputs}, one per output, got {batch.targets.tolist()}"
-        )
+        targets = batch.targets.tolist()
+        raise Fault(f"expected targets below {outputs}, the number of outputs, got {targets}")
     if batch.baseline is not None and batch.baseline.shape != batch.inputs.shape:
         raise Fault(
             f"expected a baseline of the inputs' shape {tuple(batch.inputs.shape)}, got "

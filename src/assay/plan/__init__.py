@@ -1,4 +1,4 @@
-"""The plan of a run: shards, cells, the scoring of one case, and the forecast of its cost."""
+"""The plan of a run: shards, cells, scoring of one case, forecast."""
 
 from assay.plugins.moved import names_now_in
 
