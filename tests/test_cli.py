@@ -202,7 +202,7 @@ def test_one_thing_in_place_of_a_list_is_told_the_form(call, tmp_path, field, gi
 def test_doctor_says_how_small_an_environment_is_tried(call):
     code, output, _ = call("doctor", "multi_color_sum")
     assert code == 0
-    assert output.startswith("Tried in small, with size: 64, samples: 8.")
+    assert output.startswith("Checked with smaller options: size: 64, samples: 8.")
     said = say_small("number_watermark")
     assert said.startswith("A network is trained first")
     assert "classes: 8, train: 2048, samples: 8." in said

@@ -146,7 +146,7 @@ def test_other_weights_in_an_old_run_are_refused(runs: Path) -> None:
 def test_a_run_of_a_newer_assay_is_refused(runs: Path) -> None:
     path = runs / "torch_alone" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "identity": 3}))
-    with pytest.raises(assay.InputError, match=r"version 1 to 2.*got 3.*newer assay"):
+    with pytest.raises(assay.InputError, match=r"version 1 to 2.*got 3.*newer version of assay"):
         continue_run("torch_alone", runs)
 
 

@@ -443,7 +443,7 @@ class TestBadInput:
         assert all(p.stat().st_mtime_ns == t for p, t in kept.items())
 
     def test_workers_cannot_have_live_objects(self, tmp_path):
-        with pytest.raises(assay.PrerequisiteError, match="live in this process"):
+        with pytest.raises(assay.PrerequisiteError, match="objects of this process"):
             assay.benchmark(
                 make_net(), make_images(4), ["random"], ["deletion"], out=tmp_path, workers=2
             )

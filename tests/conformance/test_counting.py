@@ -43,7 +43,7 @@ def test_who_asks_beside_the_engine_is_found(make):
     def beside(model, batch, call):
         model(batch.inputs)
 
-    with pytest.raises(Fault, match="beside the engine"):
+    with pytest.raises(Fault, match="calls the network directly"):
         passes_are_as_declared(make(), occlusion(beside))
 
 
@@ -54,7 +54,7 @@ def test_what_a_dry_run_does_not_foretell_is_found(make):
     def idle_at_last(model, batch, call):
         return torch.zeros(len(batch), *batch.map_shape) if call == 3 else None
 
-    with pytest.raises(Fault, match=r"foretells 0 forward passes where it makes \d+"):
+    with pytest.raises(Fault, match=r"forecasts 0 forward passes, but it makes \d+"):
         passes_are_as_declared(make(), occlusion(idle_at_last))
 
 

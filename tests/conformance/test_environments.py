@@ -100,7 +100,7 @@ def test_how_much_training_the_environment_of_another_needs_is_left_to_it(monkey
         return assay.environment("multi_color_sum", size=size, samples=samples)
 
     said = checks.say_small("well_trained")
-    assert said == "A network is trained first. Tried in small, with size: 64, samples: 8."
+    assert said == "A network is trained first. Checked with smaller options: size: 64, samples: 8."
     checks.build(checks.in_small(), "well_trained")
     assert asked == [(64, 10, 9000, 8)]
-    assert "within a minute or so" in checks.say_small("number_watermark")
+    assert "in about a minute" in checks.say_small("number_watermark")

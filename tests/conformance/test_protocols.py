@@ -59,7 +59,7 @@ def a_tiny_scale_does_not_matter(exam, item):
 
 def a_scale_matters(exam, item):
     for scale in (1e-6, 1e6):
-        with pytest.raises(Fault, match="scores otherwise"):
+        with pytest.raises(Fault, match="scores differently"):
             checks.a_scale_does_not_matter(exam, item, scale)
 
 

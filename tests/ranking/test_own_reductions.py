@@ -393,7 +393,7 @@ def test_without_curves_a_cell_fails_and_says_why():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         results = run(["bare"])
-    assert "its reduction judges the whole set by them" in results.failures[0]["message"]
+    assert "its reduction computes the score of the set from them" in results.failures[0]["message"]
     assert {row["status"] for row in results.leaderboard()} == {"failed"}
 
 

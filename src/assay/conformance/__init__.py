@@ -1,4 +1,4 @@
-"""The rules that every plug-in keeps, tried on small made-up worlds."""
+"""The rules of every plug-in, checked on small artificial worlds."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[Sequence[Callable[..., None]], Sequence[Callable[[], Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found: `ok`, `n/a` or `FAILED`, and why."""
+    """The result of one check: `ok`, `n/a` or `FAILED`, and the reason."""
 
     check: str
     status: str
@@ -39,13 +39,13 @@ def examine(name: str) -> Iterator[Finding]:
         InputError: There is no such plug-in, or it cannot be imported.
     """
     kind = _kind(name)
-    choose_one(kind, name)  # its mistakes are said before anything is checked
+    choose_one(kind, name)  # raises before any check if the plug-in is wrong
     checks, worlds = KINDS[kind]
     return (_finding(check, worlds, name) for check in checks)
 
 
 def say_before(name: str) -> str:
-    """What a reader should know before the checks of this plug-in begin; often nothing."""
+    """A note to print before the checks of this plug-in; often empty."""
     return environments.say_small(name) if _kind(name) == "environment" else ""
 
 
@@ -56,8 +56,8 @@ def _kind(name: str) -> str:
                 return kind
         everything = [n for kind in KINDS for n in registry.names(kind)]
         raise unknown("method, protocol or environment", name, everything)
-    found, _ = load_object(name)
-    kind = getattr(getattr(found, "__assay__", None), "kind", "method")
+    target, _ = load_object(name)
+    kind = getattr(getattr(target, "__assay__", None), "kind", "method")
     if kind not in KINDS:
         raise InputError(
             f"Expected `{name}` to be a method, protocol or environment, got a {kind}."
@@ -66,8 +66,8 @@ def _kind(name: str) -> str:
 
 
 def _finding(check: Callable[..., None], worlds: Sequence[Callable[[], Any]], name: str) -> Finding:
-    """Held if it holds in some world and is broken in none."""
-    said = (check.__doc__ or check.__name__).split("\n")[0].rstrip(".")
+    """Run one check: it is ok if the rule holds in some world and is broken in none."""
+    title = (check.__doc__ or check.__name__).split("\n")[0].rstrip(".")
     reasons = []
     for make in worlds:
         try:
@@ -75,9 +75,9 @@ def _finding(check: Callable[..., None], worlds: Sequence[Callable[[], Any]], na
         except NotApplicable as reason:
             reasons.append(str(reason).rstrip("."))
         except Fault as fault:
-            return Finding(said, "FAILED", f"{fault} ({make.__name__})")
-        except Exception as error:  # the plug-in's own
-            return Finding(said, "FAILED", f"{type(error).__name__}: {error} ({make.__name__})")
+            return Finding(title, "FAILED", f"{fault} ({make.__name__})")
+        except Exception as error:  # raised by the plug-in
+            return Finding(title, "FAILED", f"{type(error).__name__}: {error} ({make.__name__})")
     if len(reasons) == len(worlds):
-        return Finding(said, "n/a", "; ".join(dict.fromkeys(reasons)))
-    return Finding(said, "ok")
+        return Finding(title, "n/a", "; ".join(dict.fromkeys(reasons)))
+    return Finding(title, "ok")

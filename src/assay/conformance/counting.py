@@ -1,4 +1,4 @@
-"""How many samples really pass through a network, forward and backward."""
+"""Count the forward and backward passes of a network, in samples."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 @dataclass
 class Counted:
-    """Samples that passed, in rows; a gradient's way back, or a part of it, is one backward."""
+    """Passes in samples. A gradient through the network or a part of it is one backward pass."""
 
     forward: int = 0
     backward: int = 0
     calls: int = 0
 
     def take(self, inputs: Any, output: Any) -> None:
-        """One call of the network, and whatever goes back through it later."""
+        """Count one call of the network, and its backward passes later."""
         rows = len(output)
         self.forward += rows
         self.calls += 1
@@ -26,7 +26,7 @@ class Counted:
         def listen(end: str, other: str) -> Any:
             def hook(_: Tensor) -> None:
                 fired[end] += 1
-                if fired[end] > fired[other]:  # the first end that this gradient reaches
+                if fired[end] > fired[other]:  # each gradient counts once
                     self.backward += rows
 
             return hook
@@ -38,21 +38,21 @@ class Counted:
 
 @contextlib.contextmanager
 def counting(*networks: nn.Module) -> Iterator[Counted]:
-    """Count what passes through these networks, as a whole or as patches of a bag."""
-    found, handles = Counted(), []
+    """Count the passes of these networks, of whole inputs or of the patches of a BagNet."""
+    counted, handles = Counted(), []
     inside: list[bool] = []
 
     def leave(_: nn.Module, args: Any, output: Any) -> None:
         inside.pop()
-        found.take(args[0] if args else None, output)
+        counted.take(args[0] if args else None, output)
 
     for net in dict.fromkeys(networks):
         handles.append(net.register_forward_pre_hook(lambda _, __: inside.append(True)))
         handles.append(net.register_forward_hook(leave))
         if hasattr(net, "patch_logits"):
-            _count_patches(net, found, inside)
+            _count_patches(net, counted, inside)
     try:
-        yield found
+        yield counted
     finally:
         for handle in handles:
             handle.remove()
@@ -60,13 +60,13 @@ def counting(*networks: nn.Module) -> Iterator[Counted]:
             vars(net).pop("patch_logits", None)
 
 
-def _count_patches(net: Any, found: Counted, inside: list[bool]) -> None:
-    whole = net.patch_logits
+def _count_patches(net: Any, counted: Counted, inside: list[bool]) -> None:
+    original = net.patch_logits
 
     def patch_logits(images: Tensor) -> Tensor:
-        output: Tensor = whole(images)
+        output: Tensor = original(images)
         if not inside:
-            found.take(images, output)
+            counted.take(images, output)
         return output
 
     net.patch_logits = patch_logits

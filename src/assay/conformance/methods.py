@@ -1,8 +1,8 @@
-"""The rules of a method, each a function of a small world and a method as a suite writes it.
+"""The rules of a method: each is a function of a small world and a method as a suite writes it.
 
-A check returns where the rule holds, raises `Fault` where it is broken, and `NotApplicable` where
-the method does not apply. Methods of this package must agree in every bit; others, which may call
-the network as they like, up to rounding.
+A check returns if the rule holds, raises `Fault` if it is broken, and `NotApplicable` if the method
+does not apply. Maps of this package's methods must be equal in every bit; maps of other methods,
+which may call the network in any way, up to rounding.
 """
 
 from typing import Any
@@ -33,11 +33,11 @@ from assay.suite.spec import Choice, choose_one
 from assay.types import Batch
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-ROUNDING = 1e-4  # of a method's largest value, for methods from outside
-_LAST: dict[str, tuple[World, Tensor]] = {}  # the usual maps computed last
+ROUNDING = 1e-4  # relative to the largest value, for methods of users
+_LAST: dict[str, tuple[World, Tensor]] = {}  # the last maps of a world's own samples
 
-# A method named without options is tried with these: its rules hold at any, and a check takes many
-# runs of five small samples.
+# Options for a method named without options. The rules hold for all options, and the checks run
+# the method many times.
 CHEAP: dict[str, dict[str, Any]] = {
     "lime": {"samples": 24},
     "kernel_shap": {"samples": 24},
@@ -57,7 +57,7 @@ CHEAP: dict[str, dict[str, Any]] = {
 
 
 def choose(item: Any) -> Choice:
-    """The method as it is tried."""
+    """The method with the options of the checks."""
     if isinstance(item, str) and item in CHEAP:
         item = {item: CHEAP[item]}
     return choose_one("method", item)
@@ -69,7 +69,7 @@ def explain(
     """The maps of a method.
 
     Raises:
-        NotApplicable: It needs what the world does not have.
+        NotApplicable: The world does not have what the method needs.
     """
     choice = choose(item)
     _check_tried(world, choice)
@@ -78,15 +78,15 @@ def explain(
 
 
 def _check_tried(world: World, choice: Choice) -> None:
-    has = world.model.capabilities | {"labels", "truth", world.model.modality}
+    available = world.model.capabilities | {"labels", "truth", world.model.modality}
     needs = choice.plugin.required(choice.options)
-    missing = needs - has
+    missing = needs - available
     if missing:
         raise NotApplicable(f"needs {', '.join(sorted(missing))}")
     if world.made_for and world.made_for not in needs and not choice.plugin.own:
-        raise NotApplicable(f"is tried on plainer networks: this one is there for {world.made_for}")
+        raise NotApplicable(f"is checked on other networks: this one is for {world.made_for}")
     if choice.plugin.own and not choice.plugin.noise and world.model.tokens and "text" not in needs:
-        raise NotApplicable("says nothing of texts: declare needs=['text'] to have them tried")
+        raise NotApplicable("is not declared for texts: declare needs=['text'] to check it on them")
     layer = choice.options.get("layer")
     if isinstance(layer, str) and layer not in dict(world.model.net.named_modules()):
         raise NotApplicable(f"reads the layer `{layer}`, which this network does not have")
@@ -98,7 +98,7 @@ def usual_maps(world: World, item: Any) -> Tensor:
     if key not in _LAST:
         maps = explain(world, item)
         _LAST.clear()
-        _LAST[key] = world, maps  # with its world, so that nobody else gets its id
+        _LAST[key] = world, maps  # keeps the world alive, so that its id is not reused
     return _LAST[key][1]
 
 
@@ -109,7 +109,7 @@ def maps_are_whole(world: World, item: Any) -> None:
     if tuple(maps.shape) != expected:
         raise Fault(f"expected maps of shape {expected}, got {tuple(maps.shape)}")
     if maps.dtype != world.batch.dtype:
-        raise Fault(f"expected {world.batch.dtype}, as the inputs are, got {maps.dtype}")
+        raise Fault(f"expected {world.batch.dtype}, the type of the inputs, got {maps.dtype}")
     if not bool(torch.isfinite(maps).all()):
         raise Fault("expected finite maps, got NaN or inf")
     if maps.requires_grad:
@@ -117,7 +117,7 @@ def maps_are_whole(world: World, item: Any) -> None:
 
 
 def nothing_is_left_behind(world: World, item: Any) -> None:
-    """Inputs and weights are not changed; no hook and no gradient stays."""
+    """Inputs and weights are not changed; no hook and no gradient is left."""
     net, batch = world.model.net, world.batch
     inputs, weights = batch.inputs.clone(), {k: v.clone() for k, v in net.state_dict().items()}
     explain(world, item)
@@ -126,69 +126,70 @@ def nothing_is_left_behind(world: World, item: Any) -> None:
     changed = [k for k, v in net.state_dict().items() if not torch.equal(weights[k], v)]
     if changed:
         raise Fault(f"the weights `{changed[0]}` were changed")
-    kept = [name for name, p in net.named_parameters() if p.grad is not None]
-    if kept:
-        raise Fault(f"a gradient was left on `{kept[0]}`: use torch.autograd.grad")
+    with_gradient = [name for name, p in net.named_parameters() if p.grad is not None]
+    if with_gradient:
+        raise Fault(f"a gradient was left on `{with_gradient[0]}`: use torch.autograd.grad")
     hooked = [n for n, m in net.named_modules() if any(getattr(m, kind) for kind in HOOKS)]
     if hooked:
         raise Fault(f"a hook was left on `{hooked[0]}`: remove it in a `finally`")
 
 
 def neighbours_do_not_matter(world: World, item: Any) -> None:
-    """A map does not depend on the order of the batch, or on who else is in it."""
+    """A map does not depend on the order of the batch, or on the other samples in it."""
     together = usual_maps(world, item)
     order = [*range(1, len(together), 2), *range(0, len(together), 2)]
     if not _same(explain(world, item, world.batch.select(order)), together[order], item):
-        raise Fault("in another order the samples get other maps")
+        raise Fault("the maps depend on the order of the samples")
     alone = [explain(world, item, world.batch.select([b])) for b in range(len(together))]
     if not _same(torch.cat(alone), together, item):
-        raise Fault("a sample alone gets another map than in a batch")
+        raise Fault("a sample alone gets a different map than in a batch")
 
 
 def a_seed_decides(world: World, item: Any) -> None:
     """The same call gives the same maps: randomness comes from `batch.draw`."""
     if not _same(explain(world, item), usual_maps(world, item), item):
-        raise Fault("twice the same call gave different maps: draw with `batch.draw`")
+        raise Fault("two equal calls gave different maps: draw with `batch.draw`")
 
 
 def passes_are_as_declared(world: World, item: Any) -> None:
-    """The network passes are as many as declared and foretold, with the engine of a run at hand."""
+    """The number of network passes is as declared and as forecast by a dry run."""
     choice, samples = choose(item), len(world.batch)
     alone = world.one_by_one()
     explain(alone, item)
     with alone.model.evaluating(), torch.no_grad():
         engine = network_engine(alone.model, alone.batch, alone.ready.forward)
-        engine.clean  # noqa: B018  # as in a run, where it is asked for first
+        engine.clean  # noqa: B018  # as in a run, where it is requested first
     before = engine.asked
     with counting(alone.model.net, alone.ready.net) as made:
         explain(alone, item, engine=engine)
     declared, counted = choice.passes_on(alone.model, alone.batch), engine.asked - before
     if choice.plugin.own and declared == Passes() and made.forward:
         each = made.forward / samples
-        raise NotApplicable(f"declares no `passes`; it makes {each:g} a sample")
+        raise NotApplicable(f"declares no `passes`; it makes {each:g} per sample")
     if choice.intervening:
         if made.forward != counted:
-            raise Fault("it asks the network beside the engine")
-        foretold = _rehearsed(world, choice)
-        if made.forward != foretold:
-            raise Fault(f"a dry run foretells {foretold} forward passes where it makes {counted}")
+            raise Fault("it calls the network directly: use the engine, which counts passes")
+        forecast = _rehearsed(world, choice)
+        if made.forward != forecast:
+            raise Fault(f"a dry run forecasts {forecast} forward passes, but it makes {counted}")
         if len(world.batch.map_shape) == 1:
-            return  # `passes` speaks of images; here every sample has units of its own
+            return  # `passes` is for images; here samples differ in their units
     if declared.forward is None and not choice.plugin.own and made.forward != counted:
-        raise Fault(f"counts {counted} forward passes where it makes {made.forward}")
-    for way, said, real in (
+        raise Fault(f"counts {counted} forward passes, but it makes {made.forward}")
+    for direction, expected, actual in (
         ("forward", declared.forward, made.forward),
         ("backward", declared.backward, made.backward),
     ):
-        if said is not None and real != said * samples:
-            raise Fault(f"declares {said} {way} passes a sample, makes {real / samples:g}")
+        if expected is not None and actual != expected * samples:
+            each = actual / samples
+            raise Fault(f"declares {expected} {direction} passes per sample, makes {each:g}")
 
 
 def _rehearsed(world: World, choice: Choice) -> int:
-    """The forward passes of an intervening method, as a dry run counts them: without a network."""
+    """The forward passes of an intervening method as a dry run counts them, without a network."""
     rehearsal = Rehearsal(world.model)
     engine = Engine(world.batch, rehearsal)
-    engine.clean  # noqa: B018  # as in a run, where it is asked for first
+    engine.clean  # noqa: B018  # as in a run, where it is requested first
     before = engine.asked
     with world.model.evaluating(), torch.no_grad():
         raw_map(world.model, world.batch, choice, engine)
@@ -196,24 +197,24 @@ def _rehearsed(world: World, choice: Choice) -> int:
 
 
 def its_promise_is_whole(world: World, item: Any) -> None:
-    """Where it says what its formula promises: one number a map, at the passes it declares."""
+    """The check of what its formula promises gives one number per map, at the declared passes."""
     choice, rows = choose(item), []
     if choice.promise is None:
-        raise NotApplicable("promises nothing that could be checked")
-    usual_maps(world, item)  # says what the world lacks
+        raise NotApplicable("promises nothing that can be checked")
+    usual_maps(world, item)  # raises if the world lacks something
     world = world.one_by_one()
     with world.model.evaluating(), torch.no_grad():
         raw = raw_map(world.model, world.batch, choice)
         handle = world.model.net.register_forward_hook(lambda m, i, o: rows.append(len(o)))
         try:
-            found = choice.promise.function(world.model, world.batch, raw, choice.options)
+            gaps = choice.promise.function(world.model, world.batch, raw, choice.options)
         finally:
             handle.remove()
-    if tuple(found.shape) != (len(world.batch),) or not bool((found >= 0).all()):
-        raise Fault(f"expected one number from 0 for each sample, got {found.tolist()}")
+    if tuple(gaps.shape) != (len(world.batch),) or not bool((gaps >= 0).all()):
+        raise Fault(f"expected one number of at least 0 per sample, got {gaps.tolist()}")
     declared = choice.promise.passes(choice.options)
     if sum(rows) != declared * len(world.batch):
-        raise Fault(f"declares {declared} passes for its check, makes {sum(rows) / len(found):g}")
+        raise Fault(f"declares {declared} passes for its check, makes {sum(rows) / len(gaps):g}")
 
 
 def _same(one: Tensor, other: Tensor, item: Any) -> bool:

@@ -1,7 +1,7 @@
-"""The rules of a protocol, each a function of a small world and a protocol as a suite writes it.
+"""The rules of a protocol: each is a function of an exam and a protocol as a suite writes it.
 
-A check returns where the rule holds, raises `Fault` where it is broken, and `NotApplicable` where
-the protocol does not apply.
+A check returns if the rule holds, raises `Fault` if it is broken, and `NotApplicable` if the
+protocol does not apply.
 """
 
 import math
@@ -36,14 +36,14 @@ from assay.store import NOWHERE
 from assay.suite.spec import choose_one, make_suite
 from assay.types import Case
 
-_LAST: dict[str, tuple[Exam, Tensor]] = {}  # the exact maps' scores computed last
+_LAST: dict[str, tuple[Exam, Tensor]] = {}  # the last scores of exact maps
 
 
 def scores(exam: Exam, maps: Tensor, item: Any) -> Tensor:  # [B]
     """The score of each sample's map.
 
     Raises:
-        NotApplicable: The protocol needs what the data do not have, or is tried elsewhere.
+        NotApplicable: The data lack what the protocol needs, or are not meant for it.
     """
     _check_tried(exam, item)
     data = exam.data
@@ -58,7 +58,7 @@ def _check_tried(exam: Exam, item: Any) -> None:
     if missing:
         raise NotApplicable(f"needs {', '.join(sorted(missing))}")
     if exam.made_for and exam.made_for not in needs and not choice.plugin.own:
-        raise NotApplicable(f"is tried on plainer data: these are there for {exam.made_for}")
+        raise NotApplicable(f"is checked on other data: these are for {exam.made_for}")
 
 
 def _plugin(item: Any) -> Protocol:
@@ -67,17 +67,17 @@ def _plugin(item: Any) -> Protocol:
 
 
 def exact_scores(exam: Exam, item: Any) -> Tensor:  # [B]
-    """The scores of the exact maps, for checks that hold others against them: computed once."""
+    """The scores of the exact maps, computed once for the checks that compare others with them."""
     key = identity([id(exam), choose_one("protocol", item).key])
     if key not in _LAST:
         values = scores(exam, exam.truth, item)
         _LAST.clear()
-        _LAST[key] = exam, values  # with its exam, so that nobody else gets its id
+        _LAST[key] = exam, values  # keeps the exam alive, so that its id is not reused
     return _LAST[key][1]
 
 
 def _mean(values: Tensor, item: Any) -> float:
-    """The mean score, turned so that higher is better."""
+    """The mean score, negated if lower is better."""
     sign = 1 if _plugin(item).higher_is_better else -1
     return sign * values.nanmean().item()
 
@@ -87,13 +87,13 @@ def the_oracle_beats_noise(exam: Exam, item: Any) -> None:
     best = _mean(exact_scores(exam, item), item)
     for seed in range(3):
         noise = torch.rand(exam.truth.shape, generator=torch.Generator().manual_seed(seed))
-        found = _mean(scores(exam, noise, item), item)
-        if not best > found:
-            raise Fault(f"the exact map scores {best:.4g}, noise {found:.4g} (higher is better)")
+        chance = _mean(scores(exam, noise, item), item)
+        if not best > chance:
+            raise Fault(f"the exact map scores {best:.4g}, noise {chance:.4g} (higher is better)")
 
 
 def signs_matter_as_declared(exam: Exam, item: Any) -> None:
-    """Turning a map's sign is punished where `sign_sensitive`, and changes nothing where not."""
+    """Negating a map lowers the score if `sign_sensitive`, and changes nothing otherwise."""
     right = _mean(exact_scores(exam, item), item)
     flipped = _mean(scores(exam, -exam.truth, item), item)
     choice = choose_one("protocol", item)
@@ -107,24 +107,24 @@ def signs_matter_as_declared(exam: Exam, item: Any) -> None:
 
 
 def neighbours_do_not_matter(exam: Exam, item: Any) -> None:
-    """A score does not depend on who else is in the batch, unless it says so."""
+    """A score does not depend on the other samples in the batch, unless declared."""
     if _plugin(item).judges == "set":
-        raise NotApplicable("a score of a whole set")
+        raise NotApplicable("it scores a whole set")
     together = exact_scores(exam, item)
     half = scores(exam.first(5), exam.truth[:5], item)
     if not torch.equal(half, together[:5]):
-        raise Fault("five samples alone score otherwise than among twelve")
+        raise Fault("five samples alone get different scores than among twelve")
 
 
 def the_same_twice(exam: Exam, item: Any) -> None:
     """The same call gives the same scores."""
     first = exact_scores(exam, item)
     if not torch.equal(first, scores(exam, exam.truth, item)):
-        raise Fault("twice the same call gave different scores: draw with `case.batch.draw`")
+        raise Fault("two equal calls gave different scores: draw with `case.batch.draw`")
 
 
 def the_map_is_not_touched(exam: Exam, item: Any) -> None:
-    """The map is not changed: the next protocol reads the same."""
+    """The map is not changed, so that the next protocol reads the same map."""
     _check_tried(exam, item)
     data = as_dataset(exam.data)
     model = replace(as_model(exam.net), modality=data.modality)
@@ -150,8 +150,9 @@ def a_scale_does_not_matter(exam: Exam, item: Any, scale: float = 1e6) -> None:
     if _plugin(item).own and _plugin(item).uses == "value":
         raise NotApplicable("uses the values of a map")
     first, scaled = exact_scores(exam, item), scores(exam, exam.truth * scale, item)
-    if not bool(((first - scaled).abs() <= (1e-6 * first.abs()).clamp(min=1e-6)).all()):
-        raise Fault(f"the map times {scale:g} scores otherwise, by {(first - scaled).abs().max()}")
+    gaps = (first - scaled).abs()
+    if not bool((gaps <= (1e-6 * first.abs()).clamp(min=1e-6)).all()):
+        raise Fault(f"the map times {scale:g} scores differently, by {gaps.max()}")
 
 
 def scores_stay_in_their_range(exam: Exam, item: Any) -> None:
@@ -160,18 +161,18 @@ def scores_stay_in_their_range(exam: Exam, item: Any) -> None:
     noise = torch.randn(exam.truth.shape, generator=torch.Generator().manual_seed(0))
     values = scores(exam, noise, item)
     if own_reduction(_plugin(item).reduce) is not None:
-        values = values.mean(0, keepdim=True)  # the set's number: only parts lie beyond the range
+        values = values.mean(0, keepdim=True)  # the score of the set: parts may exceed the range
     if not bool(((values >= low - 1e-9) & (values <= high + 1e-9)).all()):
         raise Fault(f"declares the range {low:g} to {high:g}, gives {values.min():g} to "
                     f"{values.max():g}")  # fmt: skip
 
 
 def a_constant_map_is_scored(exam: Exam, item: Any) -> None:
-    """A constant map gets a score, of chance where `chance` is a number, and is marked."""
+    """A constant map gets a score, equal to `chance` if that is a number, and is marked."""
     _check_tried(exam, item)
     flat = {"flat": torch.ones_like(exam.truth)}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # failures are looked at below
+        warnings.simplefilter("ignore", RuntimeWarning)  # failures are checked below
         results = benchmark(exam.net, exam.data, [flat], [item], progress=False)
     if results.failures:
         raise Fault(results.failures[0]["message"])
@@ -189,7 +190,7 @@ def a_constant_map_is_scored(exam: Exam, item: Any) -> None:
 
 
 def small_images() -> Exam:
-    """Six images under a small convolutional network; what is called truth is noise."""
+    """Six images under a small convolutional network; the truth is noise."""
     x, y = make_images(6)
     truth = torch.randint(-1, 2, (6, 16, 16), generator=torch.Generator().manual_seed(0)).float()
     return Exam(make_net(), x, y, truth, has=frozenset({"counted", "truth"}))

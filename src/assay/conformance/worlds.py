@@ -1,4 +1,4 @@
-"""Networks and samples in miniature, with known or knowable answers."""
+"""Small networks and samples with known or computable answers."""
 
 import functools
 from dataclasses import dataclass, replace
@@ -21,11 +21,11 @@ from assay.types import Batch, Dataset, Model, Tokenize
 
 
 class Fault(Exception):
-    """A rule that a plug-in breaks, in words."""
+    """A rule that a plug-in breaks; the message says how."""
 
 
 class SmallNet(nn.Module):
-    """Two convolutions with batch-norm, a pool and a head: an image network in miniature."""
+    """Two convolutions with batch-norm, a pool and a head: a small image network."""
 
     def __init__(self, classes: int = 4, width: int = 8) -> None:
         """Random weights."""
@@ -112,7 +112,7 @@ def make_bagnet(seed: int = 0, classes: int = 4, field: int = 5) -> BagNet:
 
 
 def _settle(net: nn.Module, images: Tensor) -> None:
-    """Let every batch-norm take its statistics from some images, so that no answer fades away."""
+    """Set the statistics of every batch-norm from some images, so that no answer vanishes."""
     norms: list[Any] = [m for m in net.modules() if hasattr(m, "momentum")]
     before = [norm.momentum for norm in norms]
     for norm in norms:
@@ -125,7 +125,7 @@ def _settle(net: nn.Module, images: Tensor) -> None:
 
 
 def make_images(n: int, seed: int = 1, size: int = 16) -> tuple[Tensor, Tensor]:
-    """Noise and labels below 4."""
+    """Random images, and labels below 4."""
     generator = torch.Generator().manual_seed(seed)
     return (
         torch.randn(n, 3, size, size, generator=generator),
@@ -133,24 +133,24 @@ def make_images(n: int, seed: int = 1, size: int = 16) -> tuple[Tensor, Tensor]:
     )
 
 
-ROWS = 4  # per call of the network: fewer than there are samples, so that these are split up
+ROWS = 4  # per call of the network: fewer than the samples, so that batches are split
 
 
 @dataclass(frozen=True)
 class World:
-    """A model with samples whose truth is known, or taken as known."""
+    """A model with samples and their truth, which may be noise."""
 
     ready: Prepared
     batch: Batch
-    made_for: str = ""  # what a method needs to be tried here; those of users are, in any case
+    made_for: str = ""  # a need: only methods with it, and users' methods, are checked here
 
     @property
     def model(self) -> Model:
-        """The model, looked at once."""
+        """The prepared model."""
         return self.ready.model
 
     def one_by_one(self) -> "World":
-        """The same with micro-batches of one row: none is padding, so all rows are asked for."""
+        """The same world with micro-batches of one row, so that no row is padding."""
         model = replace(self.model, micro_batch=1)
         return replace(self, ready=replace(self.ready, model=model))
 
@@ -193,7 +193,7 @@ def patches_in_a_transformer() -> World:
     net = SmallViT(classes=4, size=16, width=8, depth=2, heads=2)
     with torch.no_grad():
         for weight in net.parameters():
-            weight.mul_(10 if weight.ndim > 1 else 1)  # so that it attends to something
+            weight.mul_(10 if weight.ndim > 1 else 1)  # so that attention is not uniform
     x, y = make_images(5)
     truth = torch.rand(5, 16, 16, generator=torch.Generator().manual_seed(2))
     return replace(_world(net.eval(), x, y, truth), made_for="attention")
@@ -212,7 +212,7 @@ PLAIN = ("the", "film", "was", "a", "story", "with", "one", "actor", "and", "mus
 
 
 def make_texts(n: int, seed: int = 0) -> tuple[list[str], list[int]]:
-    """Sentences of 4 to 12 words, good or bad by two of them."""
+    """Sentences of 4 to 12 words; two of the words make a sentence good or bad."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(words: tuple[str, ...]) -> str:
@@ -221,32 +221,32 @@ def make_texts(n: int, seed: int = 0) -> tuple[list[str], list[int]]:
     texts = []
     for i in range(n):
         length = int(torch.randint(4, 13, (1,), generator=generator))
-        tell = set(torch.randperm(length, generator=generator)[:2].tolist())
+        decisive = set(torch.randperm(length, generator=generator)[:2].tolist())
         texts.append(
-            " ".join(draw((BAD, GOOD)[i % 2] if j in tell else PLAIN) for j in range(length))
+            " ".join(draw((BAD, GOOD)[i % 2] if j in decisive else PLAIN) for j in range(length))
         )
     return texts, [i % 2 for i in range(n)]
 
 
 def bag_of_words(dtype: torch.dtype = torch.float32, hidden: int = 0) -> Model:
-    """f(text) = the sum of its words' own weights; with hidden units no such sum."""
+    """f(text) = the sum of the weights of its words; not a sum with hidden units."""
     vocabulary = Vocabulary.of([" ".join((*GOOD, *BAD, *PLAIN))])
     torch.manual_seed(0)
     net = TokenClassifier(len(vocabulary.words), 2, 8, hidden, pool="sum").to(dtype)
     with torch.no_grad():
         net.head.bias.zero_()
         net.head.weight[1] = -net.head.weight[0]  # for one class is against the other
-        net.embedding.weight[: len(SPECIAL)] = 0  # only words speak
+        net.embedding.weight[: len(SPECIAL)] = 0  # special tokens have no effect
         net.embedding.weight *= 3
     return as_model(net.eval(), prepare=vocabulary.tokenize(), name="bag")
 
 
 def word_shares(model: Model, ids: Tensor, targets: Tensor) -> Tensor:  # [B, T]
-    """Each word's own share of the target's logit in a bag of words: the exact map."""
+    """Each word's share of the target's logit in a bag of words: the exact map."""
     net: Any = model.net
     weights = net.head.weight[targets]  # [B, D]
-    found: Tensor = (net.embedding(ids) * weights[:, None]).sum(-1).detach()
-    return found
+    shares: Tensor = (net.embedding(ids) * weights[:, None]).sum(-1).detach()
+    return shares
 
 
 def words_in_a_bag() -> World:
@@ -282,7 +282,7 @@ def _text_world(model: Model) -> World:
 
 
 def padded(model: Model, texts: list[str]) -> Tensor:  # [B, T]
-    """The texts' token ids, all as long as the longest."""
+    """The token ids of the texts, padded to the longest."""
     prepare = model.prepare
     if not isinstance(prepare, Tokenize):
         raise TypeError("Expected a model of texts.")
@@ -298,12 +298,12 @@ class Exam:
     x: Any  # tensors, texts, or a dataset
     y: Tensor
     truth: Tensor
-    has: frozenset[str] = frozenset()  # what its data have beside labels
-    made_for: str = ""  # what a protocol needs to be tried here; those of users are, in any case
+    has: frozenset[str] = frozenset()  # what its data have in addition to labels
+    made_for: str = ""  # a need: only protocols with it, and users' protocols, are checked here
 
     @property
     def data(self) -> Any:
-        """What is scored: inputs and labels, with the truth where the data have it."""
+        """Inputs and labels, with the truth if the data have it."""
         if isinstance(self.x, Dataset):
             return self.x
         if not self.has:
@@ -311,7 +311,7 @@ class Exam:
         return replace(as_dataset((self.x, self.y, self.truth)), has=self.has | {"labels"})
 
     def first(self, n: int) -> "Exam":
-        """Some of the samples."""
+        """The exam with its first n samples."""
         if isinstance(self.x, Dataset):
             ids = self.x.ids[:n]
             return replace(self, x=replace(self.x, ids=ids), y=self.y[:n], truth=self.truth[:n])
@@ -343,7 +343,7 @@ def linear_texts() -> Exam:
 
 
 def marked_images() -> Exam:
-    """Twelve images of zeros and ones; each one speaks for a class, against it, or not at all."""
+    """Twelve images of zeros and ones; each one counts for a class, against it, or not at all."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(0, 2, (12, 1, 8, 8), generator=generator).float()
     weight = torch.randint(-1, 2, (3, 64), generator=generator).float()
@@ -354,11 +354,11 @@ def marked_images() -> Exam:
     return Exam(net, x, y, truth, has=frozenset({"counted", "truth"}), made_for="truth")
 
 
-@functools.cache  # animals are painted and asked about once
+@functools.cache  # images are painted and evaluated once
 def painted_parts() -> Exam:
-    """Twelve animals painted of parts under the network that knows them.
+    """Twelve images of animals painted from parts, under the network of that environment.
 
-    The map holds what painting without a part costs, shared out over the pixels of the part.
+    The exact map holds the drop of the logit without a part, spread over the pixels of the part.
     """
     made = environment("parts", samples=12)
     batch = made.dataset.batch(made.dataset.ids)

@@ -55,16 +55,16 @@ def rect(
             f"A square of {length} pixels per side does not fit into an image of {height} x "
             f"{width} pixels."
         )
-    found = attribute(model, batch, choose_one("method", of), engine).double().clamp(min=0)
-    squares = torch.zeros(len(batch), height, width, device=found.device, dtype=batch.dtype)
-    for square, mass in zip(squares, found, strict=True):
+    positive = attribute(model, batch, choose_one("method", of), engine).double().clamp(min=0)
+    squares = torch.zeros(len(batch), height, width, device=positive.device, dtype=batch.dtype)
+    for square, mass in zip(squares, positive, strict=True):
         top, left = (_start(mass.sum(axis), length) for axis in (1, 0))
         square[top : top + length, left : left + length] = 1
     return squares
 
 
 def _start(mass: Tensor, length: int) -> int:
-    """Where a segment of this length begins if its middle is nearest to the centre of mass."""
+    """The start of the segment of this length whose middle is nearest to the centre of mass."""
     places = torch.arange(len(mass), device=mass.device, dtype=mass.dtype)
     total = mass.sum()
     centre = float((mass * places).sum() / total) if bool(total > 0) else (len(mass) - 1) / 2
@@ -100,10 +100,10 @@ def pooling(
     height, _ = batch.map_shape
     if bands > height:
         raise NotApplicable(f"An image of {height} rows cannot have {bands} bands.")
-    found = attribute(model, batch, choose_one("method", of), engine)
-    pooled = torch.empty_like(found)
+    maps = attribute(model, batch, choose_one("method", of), engine)
+    pooled = torch.empty_like(maps)
     edges = [height * band // bands for band in range(bands + 1)]
-    for map_, whole in zip(pooled, found, strict=True):
+    for bands_map, original in zip(pooled, maps, strict=True):
         for top, bottom in pairwise(edges):
-            map_[top:bottom] = whole[top:bottom].mean()
+            bands_map[top:bottom] = original[top:bottom].mean()
     return pooled

@@ -23,15 +23,15 @@ class Entering(Attending):
         super().__init__(rows, start, leaf)
         self.number = 0
         self.single = {0}  # operations that return one tensor
-        self._taken: dict[int, set[int]] = {}  # the operations whose results an operation uses
+        self._inputs_of: dict[int, set[int]] = {}  # the operations whose results an operation uses
         # The operation that returned a tensor.
-        self._made: MutableMapping[Tensor, int] = WeakTensorKeyDictionary()
+        self._maker: MutableMapping[Tensor, int] = WeakTensorKeyDictionary()
         self._attends: list[int] = []  # the operations that are attentions
 
     def begin(self, at: Tensor) -> Tensor:
         """The point as a tensor whose use can be followed."""
         at = at.detach().requires_grad_(True).clone()  # a leaf cannot be written into
-        self._made[at] = 0
+        self._maker[at] = 0
         return at
 
     def operate(self, name: str, func: Operator, args: Arguments, kwargs: Keywords) -> Returned:
@@ -39,24 +39,24 @@ class Entering(Attending):
         result = func(*args, **kwargs)
         self.number += 1
         made = [t for t in tree.tree_leaves(result) if isinstance(t, Tensor) and t.requires_grad]
-        taken = {self._made[t] for t in tree.tree_leaves((args, kwargs)) if self._knows(t)}
-        if made and taken:
-            self._taken[self.number] = taken
+        used = {self._maker[t] for t in tree.tree_leaves((args, kwargs)) if self._knows(t)}
+        if made and used:
+            self._inputs_of[self.number] = used
             self.single |= {self.number} if isinstance(result, Tensor) else set()
             for tensor in made:
-                self._made[tensor] = self.number
+                self._maker[tensor] = self.number
         return result
 
     def take(self, attention: Tensor) -> Tensor:
         """Record the attention of the next layer."""
-        self._attends.append(self._made.get(attention, 0))
+        self._attends.append(self._maker.get(attention, 0))
         attention = super().take(attention)
-        self._made[attention] = self._attends[-1]  # also if it became a leaf
+        self._maker[attention] = self._attends[-1]  # also if it became a leaf
         return attention
 
     def attends_to(self, tensor: Tensor) -> bool:
         """Whether the last attention was computed from this tensor."""
-        return self._knows(tensor) and self._made[tensor] in self._behind(self._attends[-1])
+        return self._knows(tensor) and self._maker[tensor] in self._behind(self._attends[-1])
 
     def entry(self, logits: Tensor) -> int:
         """The operation that returns the input of the first block.
@@ -68,11 +68,11 @@ class Entering(Attending):
             NotApplicable: No path goes around the attention.
         """
         last: dict[int, int] = {}  # the last operation that uses the result of another one
-        way = sorted(self._behind(self._made[logits]))
-        for number in way:
-            last |= dict.fromkeys(self._taken.get(number, ()), number)
+        path = sorted(self._behind(self._maker[logits]))
+        for number in path:
+            last |= dict.fromkeys(self._inputs_of.get(number, ()), number)
         entry = reached = 0
-        for number in way:
+        for number in path:
             if number >= self._attends[0]:
                 break
             if reached <= number and number in self.single:
@@ -92,11 +92,11 @@ class Entering(Attending):
             number = ahead.pop()
             if number not in behind:
                 behind.add(number)
-                ahead.extend(self._taken.get(number, ()))
+                ahead.extend(self._inputs_of.get(number, ()))
         return behind
 
     def _knows(self, part: object) -> TypeGuard[Tensor]:
-        return isinstance(part, Tensor) and part in self._made
+        return isinstance(part, Tensor) and part in self._maker
 
 
 class Scaled(Attending):

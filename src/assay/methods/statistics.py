@@ -47,11 +47,11 @@ def usual(
             f"The mean and standard deviation of a layer's units are estimated from only "
             f"{len(chosen)} samples; a bottleneck needs hundreds."
         )
-    found = _estimate(model, batch, engine, layer, chosen)
-    _ESTIMATES[key] = found
+    estimate = _estimate(model, batch, engine, layer, chosen)
+    _ESTIMATES[key] = estimate
     while len(_ESTIMATES) > MOST_ESTIMATES:
         _ESTIMATES.popitem(last=False)
-    return found
+    return estimate
 
 
 def usual_passes(

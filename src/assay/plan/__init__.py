@@ -1,4 +1,4 @@
-"""What a run will do: cells, shards, scoring of one case, forecast."""
+"""The plan of a run: shards, cells, scoring of one case, forecast."""
 
 from assay.plugins.moved import names_now_in
 

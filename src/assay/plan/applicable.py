@@ -1,4 +1,4 @@
-"""Which methods and protocols of a list apply to a model and data."""
+"""Select the methods and protocols that apply to a model and a dataset."""
 
 from collections.abc import Iterable
 
@@ -10,24 +10,24 @@ from assay.types import Dataset, Model
 
 def applicable(kind: str, items: Iterable[Item], model: Model, dataset: Dataset) -> list[Item]:
     """The methods or protocols whose needs the model and the dataset meet."""
-    has = model.capabilities | dataset.has | {dataset.modality}
+    available = model.capabilities | dataset.has | {dataset.modality}
     choices = [(item, choose_one(kind, item)) for item in items]
-    return [item for item, choice in choices if choice.plugin.required(choice.options) <= has]
+    return [item for item, choice in choices if choice.plugin.required(choice.options) <= available]
 
 
 def only_applicable(spec: Spec, *, methods: bool, protocols: bool) -> Spec:
     """A suite of one model and one dataset, with only the methods or protocols that apply.
 
-    Model and dataset are built for it, and by the run again: a suite holds only their names.
+    The model and the dataset are built here and again by the run: a suite holds only their names.
     """
     if not methods and not protocols:
         return spec
     (dataset_item,), (model_item,) = spec.datasets, spec.models
     dataset, model = build_one("dataset", dataset_item), build_one("model", model_item)
     lists = {"methods": methods, "protocols": protocols}
-    kept = {
+    filtered_lists = {
         field: applicable(field.removesuffix("s"), getattr(spec, field), model, dataset)
         for field, filtered in lists.items()
         if filtered
     }
-    return spec.model_copy(update=kept)
+    return spec.model_copy(update=filtered_lists)

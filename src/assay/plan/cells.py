@@ -1,4 +1,4 @@
-"""A cell of a run, one method under one protocol on the samples of one shard, as tables."""
+"""The tables of a cell: one method under one protocol on the samples of one shard."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,21 +17,21 @@ from assay.types import Scores
 
 @dataclass(frozen=True)
 class CellOutcome:
-    """What came of a cell: a status and a message, numbers where there are any."""
+    """The result of a cell: a status, a message, and the numbers if it was scored."""
 
     status: str
     message: str = ""
     metrics: Mapping[str, Array] = field(default_factory=dict)  # name -> one number per sample
-    statuses: Array | None = None  # one per sample; None: the cell's for all
-    scores: Scores | None = None  # with their curves
-    seconds: float | None = None  # of scoring
+    statuses: Array | None = None  # one per sample; None: all have the status of the cell
+    scores: Scores | None = None  # including curves
+    seconds: float | None = None  # for scoring
     explain_seconds: float | None = None
     forwards: int = 0
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method under one protocol on one shard, whose rows are made here."""
+    """One method under one protocol on one shard. Builds the rows of its tables."""
 
     plan: Plan
     shard: Shard

@@ -1,4 +1,4 @@
-"""What is done already, and what is missing: the one place that asks the folder."""
+"""Which parts of a plan the run folder already holds; only this module looks them up."""
 
 import json
 from collections.abc import Callable
@@ -13,84 +13,84 @@ from assay.suite.spec import Choice
 
 @dataclass(frozen=True)
 class Finished:
-    """What the folder of a run holds of a plan; a file that is not whole counts as missing."""
+    """The parts of a plan that the run folder holds. A damaged file counts as missing."""
 
     plan: Plan
     store: Store
 
     def cell(self, shard: Shard, method: Choice, protocol: Choice) -> bool:
-        """Whether the rows of a cell are there, whole and without failure."""
+        """Whether the files of a cell exist, are complete, and record no failure."""
         name = self.plan.piece(shard, method, protocol)
         scores = Store.has_table(self.store.path("scores", f"{name}.parquet"), SCORES)
         curves = Store.has_table(self.store.path("curves", f"{name}.parquet"), CURVES)
-        about = Store.read_json(self.store.path("cells", f"{name}.json"))
-        return scores and curves and about is not None and about["status"] != "failed"
+        record = Store.read_json(self.store.path("cells", f"{name}.json"))
+        return scores and curves and record is not None and record["status"] != "failed"
 
     def missing(self, shard: Shard) -> dict[str, list[Choice]]:
-        """For each method, by its label, the protocols it is not scored under yet."""
+        """For each method label, the protocols under which the method is not scored yet."""
         return {
             method.label: [p for p in self.plan.protocols if not self.cell(shard, method, p)]
             for method in self.plan.methods
         }
 
     def shard(self, shard: Shard) -> bool:
-        """Whether nothing of a shard is missing."""
+        """Whether a shard is complete."""
         return self.summary(shard) is not None and not any(self.missing(shard).values())
 
     def unfinished(self) -> list[Shard]:
-        """The shards of which something is missing."""
+        """The shards that are not complete."""
         return [shard for shard in self.plan.shards if not self.shard(shard)]
 
     def summary(self, shard: Shard) -> ShardSummary | None:
-        """What is known of a shard's samples, and what it has cost so far."""
+        """The stored summary of a shard: facts about its samples, and its cost so far."""
         stored = Store.read_json(self.store.path(*summary_place(shard)))
         return None if stored is None else ShardSummary.from_json(stored)
 
     def maps(self, shard: Shard, method: Choice) -> tuple[Array, float] | None:
-        """A method's maps, where they are those of these samples, and the seconds they took."""
-        kept = Store.read_arrays(self.store.path(*maps_place(self.plan, shard, method)))
-        if kept is None or json.loads(kept[1]["samples"]) != list(shard.samples):
+        """A method's stored maps if they belong to these samples, and the seconds they took."""
+        stored = Store.read_arrays(self.store.path(*maps_place(self.plan, shard, method)))
+        if stored is None or json.loads(stored[1]["samples"]) != list(shard.samples):
             return None
-        return kept[0]["maps"], float(kept[1]["seconds"])
+        return stored[0]["maps"], float(stored[1]["seconds"])
 
     def promises(self, shard: Shard, method: Choice) -> bool:
-        """Whether the maps of a method are compared with what its formula promises."""
+        """Whether the maps of a method were compared with what its formula promises."""
         path = self.store.path(*promises_place(self.plan, shard, method))
         return method.promise is None or Store.has_table(path, CHECKS)
 
 
 def summary_place(shard: Shard) -> StoredPath:
-    """Where the summary of a shard is kept."""
+    """The path of a shard's summary."""
     return "shards", f"{shard.id}.json"
 
 
 def maps_place(plan: Plan, shard: Shard, method: Choice) -> StoredPath:
-    """Where a method's maps of a shard are kept."""
+    """The path of a method's maps of a shard."""
     return "attributions", plan.maps_key(shard, method), f"{shard.id}.safetensors"
 
 
 def promises_place(plan: Plan, shard: Shard, method: Choice) -> StoredPath:
-    """Where it is kept how far a method's maps miss what its formula promises."""
+    """The path of the gaps between a method's maps and what its formula promises."""
     return "checks", f"{plan.checks_key(shard, method)}-{shard.id}.parquet"
 
 
 @dataclass(frozen=True)
 class ResponseShelf:
-    """Method-independent answers of one shard: read from the folder, given away to be written."""
+    """Method-independent answers of one shard: read from the folder, passed to `put` to store."""
 
     finished: Finished
     shard: Shard
     put: Callable[[Piece], None] = lambda piece: None
 
     def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
-        """The answers of a group, if all its samples are these."""
-        kept = Store.read_arrays(self.finished.store.path(*self._place(group)))
-        if kept is None or json.loads(kept[1]["samples"]) != list(self.shard.samples):
+        """The stored answers of a group if they belong to the samples of this shard."""
+        stored = Store.read_arrays(self.finished.store.path(*self._place(group)))
+        if stored is None or json.loads(stored[1]["samples"]) != list(self.shard.samples):
             return None
-        return kept
+        return stored
 
     def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
-        """Keep the answers of a group."""
+        """Store the answers of a group."""
         samples = json.dumps(self.shard.samples)
         self.put(ArraysPiece(self._place(group), arrays, {**about, "samples": samples}))
 

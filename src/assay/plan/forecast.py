@@ -1,4 +1,4 @@
-"""What a run will cost, before it runs: every protocol is rehearsed without a network."""
+"""Forecast the cost of a run: rehearse every protocol without a network."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -32,56 +32,56 @@ class Forecast:
     """Network passes of a run. Rows are samples through the network, padding not counted."""
 
     rows: dict[str, int] = field(default_factory=dict)  # by protocol
-    shared: dict[str, int] = field(default_factory=dict)  # of these, what serves all methods
+    shared: dict[str, int] = field(default_factory=dict)  # of these, the rows shared by all methods
     method_rows: dict[str, int] = field(default_factory=dict)  # by method
     backward_rows: dict[str, int] = field(default_factory=dict)  # by method
     once_rows: dict[str, int] = field(default_factory=dict)  # by method, for all samples at once
     forward_calls: dict[str, int] = field(default_factory=dict)  # by model, in micro-batches
     gradient_calls: dict[str, int] = field(default_factory=dict)
     imputed_calls: dict[str, int] = field(default_factory=dict)  # of the forward ones
-    unknown: list[str] = field(default_factory=list)  # methods whose cost nobody can foretell
-    looks: int = 0  # each process looks at each network once
-    rehearsed: int = 0  # samples that pass one by one before a run, to see how large a layer is
+    unknown: list[str] = field(default_factory=list)  # methods whose cost is unknown in advance
+    looks: int = 0  # warm-up calls: one per process and network
+    rehearsed: int = 0  # samples run one by one before a run, to measure the size of a layer
     work: int = 0  # rows, backward passes counted double: the progress bar's total
     seconds: float | None = None
 
     def add(self, part: "Forecast") -> None:
-        """Take in what another part of the run costs."""
+        """Add the cost of another part of the run."""
         for name in (
             "rows", "shared", "method_rows", "backward_rows", "once_rows", "forward_calls",
             "gradient_calls", "imputed_calls",
         ):  # fmt: skip
-            mine = getattr(self, name)
+            counts = getattr(self, name)
             for key, count in getattr(part, name).items():
-                mine[key] = mine.get(key, 0) + count
+                counts[key] = counts.get(key, 0) + count
         self.rehearsed += part.rehearsed
         self.unknown = list(dict.fromkeys([*self.unknown, *part.unknown]))
         self.work += part.work
 
     @property
     def forwards(self) -> int:
-        """All samples that will pass through the network, forward."""
+        """The number of forward passes, in samples."""
         counts = (self.rows, self.method_rows, self.once_rows)
         return sum(sum(count.values()) for count in counts) + self.looked
 
     @property
     def looked(self) -> int:
-        """Of these, what only looks at the networks."""
+        """The number of these that are warm-up passes."""
         return LOOK * self.looks + self.rehearsed
 
     @property
     def backwards(self) -> int:
-        """All samples for which a gradient will go back through the network."""
+        """The number of backward passes, in samples."""
         return sum(self.backward_rows.values())
 
     @property
     def calls(self) -> int:
-        """How often the network will be called."""
+        """The number of calls of the networks."""
         explaining = sum(self.forward_calls.values()) + sum(self.gradient_calls.values())
         return explaining + self.looks + self.rehearsed
 
     def __str__(self) -> str:
-        """The sums, in one line."""
+        """The totals, in one line."""
         time = "" if self.seconds is None else f", about {self.seconds:.0f} s"
         shared = sum(self.shared.values())
         rest = f", and what {', '.join(self.unknown)} will need" if self.unknown else ""
@@ -92,38 +92,39 @@ class Forecast:
 
 
 def forecast(finished: Finished, shards: Sequence[Shard], processes: int = 1) -> Forecast:
-    """Rehearse these shards; what is finished or on the shelf costs nothing.
+    """Rehearse these shards. Finished cells and stored answers cost nothing.
 
-    One sample stands for all of its shard, unless samples differ in their number of units. What a
-    method finds out about the data, each of the processes that explain finds out for itself.
+    One sample represents its whole shard, unless samples differ in their number of units. Every
+    process that explains repeats what a method estimates once over the data.
 
     Raises:
-        InputError: A protocol cannot take its options here.
-        PrerequisiteError: A fill lacks something. Nothing has been computed yet.
+        InputError: The options of a protocol do not fit the data.
+        PrerequisiteError: A fill lacks a prerequisite. Nothing has been computed yet.
     """
     plan = finished.plan
     total = Forecast()
-    findings: dict[str, _Finding] = {}
+    estimates: dict[str, _Estimate] = {}
     for shard in shards:
         missing = finished.missing(shard)
         if any(missing.values()):
-            everyone = len(shard.samples)
-            first = 1 if plan.models[shard.model].tokens is None else everyone
-            part, ragged = _rehearse(finished, shard, first, missing, findings)
-            if ragged and first < everyone:
-                part, _ = _rehearse(finished, shard, everyone, missing, findings)
+            size = len(shard.samples)
+            first = 1 if plan.models[shard.model].tokens is None else size
+            part, ragged = _rehearse(finished, shard, first, missing, estimates)
+            if ragged and first < size:
+                part, _ = _rehearse(finished, shard, size, missing, estimates)
             total.add(part)
-    for found in findings.values():
-        for _ in range(min(processes, len(found.shards))):
-            total.once_rows[found.method] = total.once_rows.get(found.method, 0) + found.rows
-            _calls(total.forward_calls, found.model, found.rows, plan.models[found.model])
-            total.work += found.rows
+    for estimate in estimates.values():
+        method, model, rows = estimate.method, estimate.model, estimate.rows
+        for _ in range(min(processes, len(estimate.shards))):
+            total.once_rows[method] = total.once_rows.get(method, 0) + rows
+            _calls(total.forward_calls, model, rows, plan.models[model])
+            total.work += rows
     return total
 
 
 @dataclass
-class _Finding:
-    """What methods find out about the data once for all samples: who pays, where it is wanted."""
+class _Estimate:
+    """What a method estimates once over the data: its cost, and the shards that need it."""
 
     method: str
     model: str
@@ -136,9 +137,9 @@ def _rehearse(
     shard: Shard,
     samples: int,
     missing: dict[str, list[Choice]],
-    findings: dict[str, _Finding],
+    estimates: dict[str, _Estimate],
 ) -> tuple[Forecast, bool]:
-    """What a shard costs, from its first samples, and whether others may cost more or less."""
+    """The cost of a shard from its first samples, and whether the others may cost differently."""
     total, plan = Forecast(), finished.plan
     explaining_methods = [
         m for m in plan.methods if missing[m.label] and finished.maps(shard, m) is None
@@ -150,10 +151,10 @@ def _rehearse(
     model = _rehearsed_model(plan, shard, batch, explaining_methods)
     rehearsal = Rehearsal(model)
     engine = Engine(batch, rehearsal, FirstOf(ResponseShelf(finished, shard), samples))
-    times, taken = size // samples, 0
+    times, shared_before = size // samples, 0
 
-    def take(name: str, counts: dict[str, int]) -> None:
-        nonlocal taken
+    def add_rows(name: str, counts: dict[str, int]) -> None:
+        nonlocal shared_before
         counts.setdefault(name, 0)
         for rows in rehearsal.asked:
             counts[name] += rows * times
@@ -163,20 +164,21 @@ def _rehearse(
             _calls(total.imputed_calls, shard.model, rows * times, model)
         rehearsal.asked.clear()
         rehearsal.imputed.clear()
-        total.shared[name] = total.shared.get(name, 0) + (rehearsal.shared - taken) * times
-        taken = rehearsal.shared
+        shared = (rehearsal.shared - shared_before) * times
+        total.shared[name] = total.shared.get(name, 0) + shared
+        shared_before = rehearsal.shared
 
-    def explaining(method: Choice) -> None:
+    def count_explaining(method: Choice) -> None:
         passes = method.passes_on(model, engine.batch)
         if passes.once:
             key = f"{shard.model} {shard.dataset} {passes.finding}"
-            finding = _Finding(method.label, shard.model, passes.once)
-            findings.setdefault(key, finding).shards.add(shard.id)
-        _explaining(total, method, passes, shard, model)
+            estimate = _Estimate(method.label, shard.model, passes.once)
+            estimates.setdefault(key, estimate).shards.add(shard.id)
+        _add_explaining(total, method, passes, shard, model)
 
-    engine.clean  # noqa: B018  # asked for before all else, as in a run
-    take("clean", total.rows)
-    formula = ""  # the last method's: its neighbours that only reduce it differently are free
+    engine.clean  # noqa: B018  # requested first, as in a run
+    add_rows("clean", total.rows)
+    formula = ""  # of the last method; methods that only reduce it differently cost nothing
     refused: set[str] = set()  # formulas that do not apply here
     promised: set[str] = set()
     for method in plan.methods:
@@ -186,26 +188,26 @@ def _rehearse(
             if kind == "fill" and method.options[option] is not None:
                 with contextlib.suppress(NotApplicable):
                     make_removal(engine.batch, method.options[option])
-        if MAPS_HASH in method.options:  # maps that do not fit the data stop the run now
-            everyone = batch.inputs[:1].expand(size, *batch.inputs.shape[1:])
-            whole = replace(batch, ids=shard.samples, inputs=everyone)
-            _try(partial(attribute, model, whole, method))
+        if MAPS_HASH in method.options:  # maps that do not fit the data stop the run here
+            inputs = batch.inputs[:1].expand(size, *batch.inputs.shape[1:])
+            full_batch = replace(batch, ids=shard.samples, inputs=inputs)
+            _try(partial(attribute, model, full_batch, method))
         if method.label in unexplained and method.formula_key != formula:
             formula = method.formula_key
             if method.intervening:
                 applies = _try(partial(raw_map, model, engine.batch, method, engine))
-                take(method.label, total.method_rows)
+                add_rows(method.label, total.method_rows)
             else:
-                applies = _try(partial(explaining, method))
+                applies = _try(partial(count_explaining, method))
             refused |= set() if applies else {formula}
         if method.formula_key in refused:
             continue
         if method.label in unpromised and method.formula_key not in promised:
             promised.add(method.formula_key)
-            _promising(total, method, shard, model)
+            _add_promise(total, method, shard, model)
         engine.forget()
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
-        count = partial(explaining, method)
+        count = partial(count_explaining, method)
         groups = plan.datasets[shard.dataset].groups
         free = dealt([groups.get(s, s) for s in shard.samples]) is not None
         partner = made_up_partner(engine, method, None if free else count)
@@ -217,41 +219,41 @@ def _rehearse(
         for protocol in missing[method.label]:
             if not plan.missing(shard, protocol):
                 _try(partial(protocol.plugin.function, case, **protocol.options))
-                take(protocol.label, total.rows)
+                add_rows(protocol.label, total.rows)
     total.rehearsed = sum(rehearsal.made)
     return total, rehearsal.ragged
 
 
 def _rehearsed_model(plan: Plan, shard: Shard, batch: Batch, methods: Sequence[Choice]) -> Model:
-    """The model that is asked about: the network runs only where its layers decide a cost."""
-    by_layer = any(
+    """The model for the rehearsal. Its network runs only if its layers decide a cost."""
+    needs_layer = any(
         "spatial" in m.plugin.required(m.options) and (m.intervening or m.passes_by_network)
         for m in methods
         if not plan.missing(shard, m)
     )
-    if by_layer or shard.model in plan.networks.prepared:
+    if needs_layer or shard.model in plan.networks.prepared:
         return plan.ready(shard, batch).model
     return replace(plan.models[shard.model], observed=Observation(outputs=0, binary=False))
 
 
-def _explaining(
+def _add_explaining(
     total: Forecast, method: Choice, passes: Passes, shard: Shard, model: Model
 ) -> None:
-    """All samples of a shard are explained once."""
+    """Add the cost of explaining all samples of a shard once."""
     label, size = method.label, len(shard.samples)
     if (passes.forward is None or says_nothing(method)) and label not in total.unknown:
         total.unknown.append(label)
     rows, back = (passes.forward or 0) * size, (passes.backward or 0) * size
     total.method_rows[label] = total.method_rows.get(label, 0) + rows
     total.backward_rows[label] = total.backward_rows.get(label, 0) + back
-    both = min(rows, back)  # short ways back beside them are not timed
+    both = min(rows, back)  # additional shorter backward passes are not timed
     _calls(total.gradient_calls, shard.model, both, model)
     _calls(total.forward_calls, shard.model, rows - both, model)
     total.work += rows + 2 * back
 
 
-def _promising(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
-    """All maps of a shard are compared with what their formula promises, once."""
+def _add_promise(total: Forecast, method: Choice, shard: Shard, model: Model) -> None:
+    """Add the cost of comparing all maps of a shard with what their formula promises."""
     passes, size = promise_passes(method), len(shard.samples)
     total.method_rows[method.label] = total.method_rows.get(method.label, 0) + passes * size
     for _ in range(passes):
@@ -264,9 +266,9 @@ def _calls(calls: dict[str, int], name: str, rows: int, model: Model) -> None:
 
 
 def _try(rehearse: Callable[[], object]) -> bool:
-    """Rehearse a method or protocol, and say whether it applies.
+    """Rehearse a method or protocol and return whether it applies.
 
-    What cannot be prepared stops the run now, not in an hour.
+    Wrong input and missing prerequisites raise here, before the run begins.
     """
     try:
         rehearse()
@@ -274,6 +276,6 @@ def _try(rehearse: Callable[[], object]) -> bool:
         return False
     except (InputError, PrerequisiteError):
         raise
-    except Exception:  # a plug-in's own fault: the run records it as a failed cell
+    except Exception:  # an error in the plug-in: the run records a failed cell
         return True
     return True

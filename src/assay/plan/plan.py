@@ -1,4 +1,4 @@
-"""From a suite to work: plug-ins built, samples cut into shards, cells named by content."""
+"""Resolve a suite into a plan: build plug-ins, split samples into shards, compute cell keys."""
 
 import functools
 import hashlib
@@ -26,13 +26,14 @@ from assay.suite.spec import Choice, Spec, choose
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Dataset, Model, Prepare, Tokenize
 
-# Samples that one process explains and scores together. The first shards are small, so that few
-# samples already keep several workers busy; where they begin does not depend on how many follow.
+# Number of samples that one process explains and scores together. The first shards are small, so
+# that a few samples already keep several workers busy. Shard borders do not depend on the number
+# of samples.
 SHARDS = (8, 8, 16, 16, 32, 32)
 LATER_SHARDS = 64
 
-# The version of the keys by which finished work is known. 1: networks and users' code by their
-# source text, dataclasses by their `repr`. 2: code by its syntax tree, dataclasses by their fields.
+# The version of the keys that identify finished work. 1: networks and users' code by their source
+# text, dataclasses by their `repr`. 2: code by its syntax tree, dataclasses by their fields.
 IDENTITY = 2
 
 
@@ -56,8 +57,8 @@ class Plan:
     models: Mapping[str, Model]
     methods: tuple[Choice, ...]
     protocols: tuple[Choice, ...]
-    pairs: tuple[tuple[str, str], ...]  # which model is run on which dataset
-    live: tuple[str, ...] = field(default=())  # what exists in this process only
+    pairs: tuple[tuple[str, str], ...]  # (dataset, model)
+    live: tuple[str, ...] = field(default=())  # labels of objects that exist only in this process
     identity: int = IDENTITY  # the version of the keys
     trained: TrainedWeights = field(default_factory=TrainedWeights, repr=False)
     networks: Networks = field(default_factory=Networks, repr=False)
@@ -66,7 +67,7 @@ class Plan:
 
     @functools.cached_property
     def shards(self) -> list[Shard]:
-        """The work in the suite's order."""
+        """The shards in the order of the suite."""
         return [
             Shard(_shard_id(dataset, model, seed, chunk), dataset, model, seed, chunk)
             for dataset, model in self.pairs
@@ -80,8 +81,8 @@ class Plan:
         if self.spec.limit is None or self.spec.limit >= len(ids):
             return ids
         drawn = sorted(ids, key=lambda i: hashlib.sha256(f"limit\0{i}".encode()).digest())
-        dealt = _class_by_class(drawn, self.datasets[dataset].labels)
-        return dealt[: self.spec.limit]  # a larger limit adds to it
+        balanced = _class_by_class(drawn, self.datasets[dataset].labels)
+        return balanced[: self.spec.limit]  # a larger limit adds samples to these
 
     def _chunks(self, dataset: str) -> list[tuple[str, ...]]:
         ids = self.samples(dataset)
@@ -92,13 +93,13 @@ class Plan:
 
     def target(self, dataset: str, model: str) -> int | str:
         """The class explained: `label`, `predicted` or a number."""
-        told = self.spec.target
-        if isinstance(told, int) or told in ("label", "predicted"):
-            return told
-        return class_number(told, self.datasets[dataset], self.models[model])
+        target = self.spec.target
+        if isinstance(target, int) or target in ("label", "predicted"):
+            return target
+        return class_number(target, self.datasets[dataset], self.models[model])
 
     def batch(self, shard: Shard, samples: tuple[str, ...] | None = None) -> Batch:
-        """The samples of a shard as the model wants them, with the targets the suite asks for."""
+        """The samples of a shard as the model expects them, with the targets of the suite."""
         dataset, model = self.datasets[shard.dataset], self.models[shard.model]
         if dataset.modality != model.modality:
             raise InputError(
@@ -123,13 +124,13 @@ class Plan:
         channels = len(model.pixels.mean) if model.pixels else 0
         if channels and batch.inputs.ndim == 4 and channels not in (1, batch.inputs.shape[1]):
             raise InputError(
-                f"Expected inputs with {channels} channels, as `mean` and `std` of model "
-                f"`{shard.model}` say, got {batch.inputs.shape[1]} from `{shard.dataset}`."
+                f"Expected inputs with {channels} channels, as many as `mean` and `std` of model "
+                f"`{shard.model}` have, got {batch.inputs.shape[1]} from `{shard.dataset}`."
             )
         return _cast(batch, model)
 
     def ready(self, shard: Shard, batch: Batch) -> Prepared:
-        """The network of a shard as it is run, prepared once with the first sample."""
+        """The prepared network of a shard. It is prepared once, with the first sample."""
         model = self.models[shard.model]
         return self.networks.ready(shard.model, model, batch.inputs, shard.dataset)
 
@@ -145,14 +146,14 @@ class Plan:
         return replace(prepare, length=self._lengths[dataset, model])
 
     def missing(self, shard: Shard, choice: Choice) -> list[str]:
-        """What a plug-in needs and neither dataset nor model has."""
+        """The needs of a plug-in that neither the dataset nor the model meets."""
         dataset, model = self.datasets[shard.dataset], self.models[shard.model]
-        has = dataset.has | model.capabilities | {dataset.modality}
-        return sorted(choice.plugin.required(choice.options) - has)
+        available = dataset.has | model.capabilities | {dataset.modality}
+        return sorted(choice.plugin.required(choice.options) - available)
 
     @functools.cached_property
     def _contents(self) -> dict[str, Any]:
-        """What identifies each dataset and model: content, not names."""
+        """The content that identifies each dataset and model, independent of their names."""
         data = {
             name: [d.fingerprint, registry.identity(dict(d.groups))]
             for name, d in self.datasets.items()
@@ -178,22 +179,22 @@ class Plan:
         }
 
     def responses_key(self, shard: Shard, group: str) -> str:
-        """Identifies answers that do not depend on an attribution."""
+        """The key of answers that do not depend on an attribution map."""
         base = self._base(shard.dataset, shard.model, shard.seed)
         return registry.identity({**base, "group": group})
 
     def maps_key(self, shard: Shard, method: Choice) -> str:
-        """Identifies a method's maps."""
+        """The key of a method's maps."""
         base = self._base(shard.dataset, shard.model, shard.seed)
         return registry.identity({**base, "method": method.key})
 
     def checks_key(self, shard: Shard, method: Choice) -> str:
-        """Identifies what a method's formula was checked for; reductions share it."""
+        """The key of the check of a method's formula. All reductions of the formula share it."""
         base = self._base(shard.dataset, shard.model, shard.seed)
         return registry.identity({**base, "formula": method.formula_key})
 
     def cell(self, shard: Shard, method: Choice, protocol: Choice) -> str:
-        """Identifies a method under a protocol."""
+        """The key of a method under a protocol."""
         place = (shard.dataset, shard.model, shard.seed, method.label, protocol.label)
         if place not in self._cells:
             base = self._base(shard.dataset, shard.model, shard.seed)
@@ -212,9 +213,9 @@ def resolve(
     trained: TrainedWeights | None = None,
     identity: int = IDENTITY,
 ) -> Plan:
-    """Build what a suite names; live datasets, modules and methods may stand among the names.
+    """Build what a suite names. Its lists may also hold dataset, model and method objects.
 
-    Environments look up in `trained` what they would train, and leave there what they trained.
+    Environments read trained weights from `trained`, and add to it the weights that they train.
     """
     trained = TrainedWeights() if trained is None else trained
     datasets, live_data = _build("dataset", spec.datasets)
@@ -224,7 +225,7 @@ def resolve(
     pairs = tuple(itertools.product(datasets, models))
     for world in worlds:
         if world.name in (*datasets, *models):
-            raise _twice("environment", world.name)
+            raise _duplicate("environment", world.name)
         datasets[world.name], models[world.name] = world.dataset, world.model
         pairs = (*pairs, (world.name, world.name))
     if device is not None:
@@ -252,12 +253,14 @@ def _environments(items: list[Any], trained: TrainedWeights) -> Iterator[Environ
             yield item
             continue
         name, options = registry.pick(item)
-        own = options.pop("label", None)
-        yield build_environment(name, options, None if own is None else str(own), trained)
+        label = options.pop("label", None)
+        yield build_environment(name, options, None if label is None else str(label), trained)
 
 
-def _twice(kind: str, label: str) -> InputError:
-    return InputError(f"Expected each {kind} once, got `{label}` twice; give one a `label:`.")
+def _duplicate(kind: str, label: str) -> InputError:
+    return InputError(
+        f"Expected each {kind} once, got `{label}` twice. Set `label:` for one of them."
+    )
 
 
 def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
@@ -281,7 +284,7 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
             own = None if own is None else str(own)
             thing, label = _from_name(kind, name, options, own)
         if label in built:
-            raise _twice(kind, label)
+            raise _duplicate(kind, label)
         built[label] = thing
     return built, live
 
@@ -306,7 +309,7 @@ def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -
     if kind == "dataset":
         thing = as_dataset(thing, own or plugin.name)
     if "path" in configured and not own:
-        return thing, str(thing.name)  # what a file or folder is called says more
+        return thing, str(thing.name)  # the name of a file or folder is more specific
     plain = set(options) <= {"weights"}
     return thing, own or (
         plugin.name if plain else registry.label(plugin.name, configured, plugin.defaults)
@@ -314,7 +317,7 @@ def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -
 
 
 def _described(model: Model) -> dict[str, Any]:
-    """What is said of a model's inputs and layers, by content."""
+    """The description of a model's inputs and layers, hashed by content."""
     return {
         "prepare": model.prepare,
         "pixels": model.pixels,
@@ -324,16 +327,16 @@ def _described(model: Model) -> dict[str, Any]:
 
 
 def _described_by_repr(model: Model) -> str:
-    """The same in runs of identity 1: these dataclasses may not change their fields."""
+    """The same for runs of identity 1: the fields of these dataclasses must not change."""
     return repr((model.prepare, model.pixels, model.cam_layer, model.tokens))
 
 
 def _reshape(model: Model) -> list[Any]:
-    """How tokens become places, where a model says it."""
-    given = model.cam_reshape
-    if given is None:
+    """How a model arranges its tokens in space; empty if it declares nothing."""
+    reshape = model.cam_reshape
+    if reshape is None:
         return []
-    return [{"reshape": registry.code_identity(given) if callable(given) else list(given)}]
+    return [{"reshape": registry.code_identity(reshape) if callable(reshape) else list(reshape)}]
 
 
 def _cast(batch: Batch, model: Model) -> Batch:
@@ -344,11 +347,11 @@ def _cast(batch: Batch, model: Model) -> Batch:
 
 
 def _class_by_class(order: Sequence[str], labels: Mapping[str, int]) -> tuple[str, ...]:
-    """The first of each class, then the second of each, and so on, each class in this order."""
+    """The first sample of each class, then the second of each, and so on, in this order."""
     turns: dict[int, int] = {}
     rounds = []
     for place, sample in enumerate(order):
-        label = labels.get(sample, place)  # unknown labels: the order as it is
+        label = labels.get(sample, place)  # without labels the order does not change
         turns[label] = turns.get(label, 0) + 1
         rounds.append((turns[label], place, sample))
     return tuple(sample for _, _, sample in sorted(rounds))

@@ -1,4 +1,4 @@
-"""The networks of a run as they are run: each is prepared once, with the first sample it sees."""
+"""The prepared networks of a run. Each is prepared once, with its first sample."""
 
 from dataclasses import dataclass, field, replace
 
@@ -12,15 +12,15 @@ from assay.types import Model
 
 @dataclass
 class Networks:
-    """What preparing the models of a run found, by their labels."""
+    """The prepared models of a run, by label."""
 
     prepared: dict[str, Prepared] = field(default_factory=dict)
 
     def ready(self, label: str, model: Model, inputs: Tensor, dataset: str) -> Prepared:
-        """A model's network as it is run; looked at once, with the first of these inputs.
+        """A model's prepared network. It is prepared once, with the first of these inputs.
 
         Raises:
-            InputError: It cannot run on such inputs.
+            InputError: The network cannot run on these inputs.
         """
         if label not in self.prepared:
             try:
@@ -34,12 +34,12 @@ class Networks:
         return self.prepared[label]
 
     def shrink(self, label: str, micro_batch: int) -> None:
-        """Let the next shard begin with the micro-batch that the last one ended with."""
+        """Start the next shard with the micro-batch size at which the last one ended."""
         ready = self.prepared[label]
         if micro_batch < ready.model.micro_batch:
             model = replace(ready.model, micro_batch=micro_batch)
             self.prepared[label] = replace(ready, model=model)
 
     def changes(self, label: str) -> tuple[str, ...]:
-        """What was done to a network to make it faster; nothing where it was not needed."""
+        """The changes that made a network faster; empty if there were none."""
         return self.prepared[label].changes if label in self.prepared else ()

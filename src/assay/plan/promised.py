@@ -1,4 +1,4 @@
-"""How far maps miss what their formula promises: once per formula and shard, kept with the run."""
+"""Gaps between maps and what their formula promises, stored once per formula and shard."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,17 +15,17 @@ from assay.suite.spec import Choice
 
 
 def promise_passes(method: Choice) -> int:
-    """Forward passes per sample that comparing maps with the promise takes."""
+    """Forward passes per sample for the comparison of maps with the promise."""
     return 0 if method.promise is None else method.promise.passes(method.options)
 
 
 def promise_gaps(
     plan: Plan, shard: Shard, method: Choice, raw: Tensor, engine: Engine
 ) -> TablePiece | None:
-    """How far the maps of a shard miss what the formula promises; None where it promises nothing.
+    """The gaps between a shard's maps and what the formula promises; None without a promise.
 
     Raises:
-        InputError: The promise does not give one number for each sample.
+        InputError: The promise does not return one number for each sample.
     """
     if method.promise is None:
         return None

@@ -1,4 +1,4 @@
-"""A run without its network: answers and maps are made up, forward passes are counted."""
+"""A run without its network: answers and maps are random, forward passes are counted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,14 +19,14 @@ from assay.types import Model
 
 @dataclass
 class Rehearsal:
-    """Answers the engine in place of a network: numbers are made up, questions are counted."""
+    """Answer the engine in place of a network: answers are random, questions are counted."""
 
     model: Model
-    asked: list[int] = field(default_factory=list)  # forward passes, question by question
-    imputed: list[int] = field(default_factory=list)  # of these, whose inputs are solved for
-    made: list[int] = field(default_factory=list)  # passes really made, to see a layer's size
-    shared: int = 0  # of all of them, what serves all methods
-    ragged: bool = False  # whether one sample cannot stand for the others
+    asked: list[int] = field(default_factory=list)  # forward passes of each question
+    imputed: list[int] = field(default_factory=list)  # of these, those with imputed inputs
+    made: list[int] = field(default_factory=list)  # passes through the network, for layer sizes
+    shared: int = 0  # of all passes, those shared by all methods
+    ragged: bool = False  # whether one sample cannot represent the others
 
     @property
     def rows(self) -> int:
@@ -34,7 +34,7 @@ class Rehearsal:
         return sum(self.asked)
 
     def answer(self, question: Question) -> Columns:
-        """Made-up answers to a question, which is counted."""
+        """Count a question and return random answers to it."""
         costs = question.asked
         self.asked.append(sum(costs))
         self.shared += sum(c for c, one in zip(costs, question.shared, strict=False) if one)
@@ -46,12 +46,12 @@ class Rehearsal:
         return column, -column, torch.zeros_like(column, dtype=torch.long)
 
     def count(self, rows: int) -> None:
-        """Count passes that a method makes by itself: even here they were really made."""
+        """Count passes that a method makes with the network itself, also in a rehearsal."""
         self.asked.append(rows)
         self.made.append(rows)
 
     def shrink(self) -> None:
-        """Refuse: without a network, no memory can run out.
+        """Raise an error: without a network, memory cannot run out.
 
         Raises:
             InputError: Always.
@@ -61,26 +61,26 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class FirstOf:
-    """The first samples' part of what is on a shelf; nothing is put there."""
+    """The first samples of the stored answers. Nothing is stored."""
 
     shelf: Shelf
     samples: int
 
     def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
-        """Of the samples that stand for all."""
-        kept = self.shelf.load(group)
-        return kept and ({name: a[: self.samples] for name, a in kept[0].items()}, kept[1])
+        """The stored answers of the samples that represent all."""
+        stored = self.shelf.load(group)
+        return stored and ({name: a[: self.samples] for name, a in stored[0].items()}, stored[1])
 
     def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
-        """What is made up is not kept."""
+        """Do nothing: random answers are not stored."""
 
 
 def explains_again(
     engine: Engine, method: Choice, count: Callable[[], None]
 ) -> Callable[[Tensor], Tensor]:
-    """A method without a network, for protocols that explain changed inputs: it only counts.
+    """A method without a network, for protocols that explain changed inputs. It only counts.
 
-    Its maps are made up, the same for the same inputs: rows are shared by their maps.
+    Its maps are random, and equal for equal inputs, because rows are shared by their maps.
     """
 
     def explain(inputs: Tensor) -> Tensor:
@@ -97,9 +97,9 @@ def explains_again(
 def made_up_partner(
     engine: Engine, method: Choice, count: Callable[[], None] | None
 ) -> Callable[[], Tensor]:
-    """A method without a network, for protocols that ask for maps of other samples, once.
+    """A method without a network, for protocols that request maps of other samples.
 
-    Without a `count` they are at hand.
+    The maps are counted once, or not at all if `count` is None.
     """
 
     @cache

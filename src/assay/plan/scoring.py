@@ -1,4 +1,4 @@
-"""One protocol on one case: its scores, which maps say nothing, which cells are not ranked."""
+"""One protocol on one case: its scores, the maps without information, the cells not ranked."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,10 +15,10 @@ from assay.types import UPPER_BOUND, Batch, Case, Scores
 
 
 def score_case(protocol: Choice, case: Case) -> Scores:
-    """Run a protocol; a map without information gets the score that chance gives, where known."""
+    """Run a protocol. A map without information gets the chance score if that is known."""
     scores = protocol.plugin.function(case, **protocol.options)
     if not isinstance(scores, Scores) or tuple(scores.value.shape) != (len(case.batch),):
-        raise InputError(f"Expected `{protocol.label}` to give Scores with one value per sample.")
+        raise InputError(f"Expected `{protocol.label}` to return Scores with one value per sample.")
     if protocol.plugin.reduce != "mean":
         return _judged_together(protocol, scores)
     value = scores.value.double().cpu()
@@ -29,33 +29,34 @@ def score_case(protocol: Choice, case: Case) -> Scores:
 
 
 def _judged_together(protocol: Choice, scores: Scores) -> Scores:
-    """Scores with no value yet: only the curves of the whole set decide it."""
+    """Scores without values: these are computed later from the curves of the whole set."""
     size = (len(scores.value), 0 if scores.x is None else len(scores.x))
     whole = [tuple(curve.shape) == size for curve in scores.curves.values()]
     if scores.x is None or not whole or not all(whole) or "x" in scores.curves:
         raise InputError(
-            f"Expected `{protocol.label}` to give `Scores` with `curves` {{name: [B, K]}} over `x` "
-            f"[K], none of them named `x`: its reduction judges the whole set by them."
+            f"Expected `{protocol.label}` to return `Scores` with `curves` {{name: [B, K]}} over "
+            f"`x` [K], none of them named `x`: its reduction computes the score of the set from "
+            f"them."
         )
     return replace(scores, value=torch.full((size[0],), torch.nan, dtype=torch.float64))
 
 
 def dealt(groups: Sequence[str]) -> list[int] | None:
-    """For each sample the next one of another group; None where somebody has none.
+    """For each sample the next one of another group; None if a sample has none.
 
-    The samples of a shard exchange their maps so: it costs nothing, and a shard is the same however
-    a run is split.
+    The samples of a shard exchange their maps in this way. It costs nothing, and the result does
+    not depend on how a run is split.
     """
     size = len(groups)
-    found = [
+    partners = [
         next((j % size for j in range(i + 1, i + size) if groups[j % size] != group), None)
         for i, group in enumerate(groups)
     ]
-    return None if None in found else [j for j in found if j is not None]
+    return None if None in partners else [j for j in partners if j is not None]
 
 
 def settled(protocol: Choice, parts: Sequence[Scores]) -> Tensor:  # [B]
-    """The scores of all samples, judged together where their number is one of the whole set."""
+    """The scores of all samples, computed together if the protocol has a set-level reduction."""
     reduction = reduction_of(protocol)
     if reduction is None:
         return torch.cat([part.value for part in parts])
@@ -68,7 +69,7 @@ def settled(protocol: Choice, parts: Sequence[Scores]) -> Tensor:  # [B]
 
 
 def empty_maps(protocol: Choice, case: Case, scores: Scores) -> np.ndarray[Any, Any]:  # [B]
-    """Whose maps say nothing, or nothing that this protocol can use."""
+    """The samples whose maps hold no information, or none that this protocol can use."""
     empty = case.constant.cpu()
     if scores.degenerate is not None:
         empty = empty | scores.degenerate.cpu()
@@ -78,7 +79,7 @@ def empty_maps(protocol: Choice, case: Case, scores: Scores) -> np.ndarray[Any, 
 
 
 def circular(method: Choice, protocol: Choice, batch: Batch) -> bool:
-    """Whether a method was made from the very answers that the protocol holds it against."""
+    """Whether a method is computed from the same answers that the protocol compares it with."""
     asked, judged = method.plugin.intervenes, protocol.plugin.intervenes
     if asked is None or judged is None:
         return False
@@ -86,9 +87,9 @@ def circular(method: Choice, protocol: Choice, batch: Batch) -> bool:
 
 
 def standing(method: Choice, protocol: Choice, batch: Batch) -> str:
-    """The status of a scored cell: ok, or why it is shown and not ranked."""
+    """The status of a scored cell: ok, or the reason why it is shown and not ranked."""
     if circular(method, protocol, batch):
         return "circular"
-    known = batch.dataset.has if batch.dataset is not None else frozenset()
-    bound = protocol.plugin.whole_truth and UPPER_BOUND in known
+    available = batch.dataset.has if batch.dataset is not None else frozenset()
+    bound = protocol.plugin.whole_truth and UPPER_BOUND in available
     return "upper_bound" if bound else "ok"

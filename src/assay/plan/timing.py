@@ -1,4 +1,4 @@
-"""What a micro-batch of each network takes, measured on real samples."""
+"""Measure the seconds of one micro-batch of each network on real samples."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,23 +19,23 @@ from assay.units.features import elements
 
 @dataclass(frozen=True)
 class Seconds:
-    """What one micro-batch of a model takes."""
+    """The seconds of one micro-batch of a model."""
 
     forward: float
     gradient: float
-    imputing: float = 0.0  # before it is run forward, where a suite imputes
+    imputing: float = 0.0  # before the forward pass, if the suite imputes
 
     @classmethod
     def mean(cls, several: "Sequence[Seconds]") -> "Seconds":
         """The mean over processes."""
         return cls(*(fmean(each) for each in zip(*map(astuple, several), strict=True)))
 
-    def of(self, name: str, found: Forecast) -> float:
-        """What the calls of a forecast take."""
+    def of(self, name: str, expected: Forecast) -> float:
+        """The seconds of a model's calls in a forecast."""
         return (
-            found.forward_calls.get(name, 0) * self.forward
-            + found.gradient_calls.get(name, 0) * self.gradient
-            + found.imputed_calls.get(name, 0) * self.imputing
+            expected.forward_calls.get(name, 0) * self.forward
+            + expected.gradient_calls.get(name, 0) * self.gradient
+            + expected.imputed_calls.get(name, 0) * self.imputing
         )
 
 
@@ -64,7 +64,7 @@ def measure(plan: Plan, name: str) -> Seconds:
 
 
 def _imputation(batch: Batch, samples: Tensor, fill: FillChoice) -> Callable[[], object]:
-    """Impute these samples, each at another share of its pixels."""
+    """Impute these samples, each with a different share of its pixels."""
     removal, features = make_removal(batch, fill), elements(batch)
     shares = torch.linspace(0, 1, len(samples), device=samples.device)[:, None]
     uniform = batch.draw("pixels to impute", (features.valid.shape[1],))[samples]
@@ -72,7 +72,7 @@ def _imputation(batch: Batch, samples: Tensor, fill: FillChoice) -> Callable[[],
 
 
 def _imputing_fill(plan: Plan, batch: Batch) -> FillChoice | None:
-    """The first fill of the suite that imputes; None where there is none."""
+    """The first fill of the suite that imputes; None if there is none."""
     if batch.inputs.ndim != 4:
         return None
     fills = (
@@ -85,7 +85,7 @@ def _imputing_fill(plan: Plan, batch: Batch) -> FillChoice | None:
 
 
 def _time(call: Callable[[], object], least: float = 1.0) -> float:
-    """Seconds per call, over about a second, the first call left out."""
+    """Seconds per call, averaged over about a second, without the first call."""
     call()
     _wait()
     started, calls = time.perf_counter(), 0
@@ -97,6 +97,6 @@ def _time(call: Callable[[], object], least: float = 1.0) -> float:
 
 
 def _wait() -> None:
-    """A GPU answers before it is done."""
+    """Wait for the GPU: its calls return before the work is done."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

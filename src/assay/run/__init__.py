@@ -1,4 +1,4 @@
-"""Doing a run: shards, executors, manifest, previews, budget."""
+"""The execution of a run: shards, executors, manifest, previews, budget."""
 
 from assay.plugins.moved import names_now_in
 from assay.run.suite_run import dry_run, run_suite

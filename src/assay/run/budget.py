@@ -1,4 +1,4 @@
-"""A run that fits a time: fewer samples first, then fewer steps and sets, and it says which."""
+"""Cut a suite to fit a time budget: fewer samples first, then fewer steps and subsets."""
 
 import math
 import re
@@ -17,8 +17,8 @@ from assay.training.trained_weights import TrainedWeights
 
 COPIES = "noise samples"  # of the option `noise`
 UNITS = {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600}
-FEWEST = 25  # samples: below, intervals are too wide to tell methods apart
-# What may be halved, and the least of each that still means something.
+FEWEST = 25  # samples: with fewer, intervals are too wide to separate methods
+# The options that may be halved, and the smallest useful value of each.
 FLOORS = {
     "method": {"steps": 10, "samples": 5, "masks": 100, "subsets": 50},
     "protocol": {"steps": 5, "samples": 5, "masks": 100, "subsets": 10},
@@ -34,11 +34,11 @@ def fit(
     device: str | None = None,
     micro_batch: int | None = None,
 ) -> tuple[Spec, str, TrainedWeights]:
-    """Cut a suite so that what is missing of it in `out` is expected to take no longer.
+    """Cut a suite so that its missing part in `out` is expected to fit the budget.
 
-    Samples go first, balanced over the classes, down to 25; then `steps`, `subsets`, `masks` and
-    `samples` of methods and protocols are halved. A run that the same call began is cut alike, so
-    that it goes on with the same numbers.
+    Samples are cut first, balanced over the classes, down to 25. Then `steps`, `subsets`, `masks`
+    and `samples` of methods and protocols are halved. A run that the same call started gets the
+    same cut again, so that it can be resumed.
 
     Args:
         spec: The suite.
@@ -49,19 +49,19 @@ def fit(
         micro_batch: As for the run.
 
     Returns:
-        The suite as it will be run, with the cut in its notes; the cut in words; and what was
-        trained to time it, for the run to use.
+        The suite as it will be run, with the cut in its notes; a sentence that describes the cut;
+        and the weights that were trained for the timing, for use in the run.
 
     Raises:
-        InputError: The budget is no time.
+        InputError: The budget is not a time.
     """
     seconds = seconds_of(budget)
     store = Store(out)
-    asked = registry.identity(spec.dump())
+    suite_key = registry.identity(spec.dump())
     earlier = _earlier(store)
     plan, settings = prepare(spec, store, device, micro_batch)
     expected: float | None = None
-    if earlier is not None and (earlier.asked, earlier.seconds) == (asked, seconds):
+    if earlier is not None and (earlier.asked, earlier.seconds) == (suite_key, seconds):
         cut = earlier
     else:
         times = timings(plan, store, settings, workers)
@@ -69,38 +69,38 @@ def fit(
         def cost(cut: Cut) -> float:
             return estimate(_cut_plan(plan, cut), store, workers, times).seconds or 0.0
 
-        cut, expected = _find(plan, Cut(seconds=seconds, asked=asked, limit=spec.limit), cost)
+        cut, expected = _find(plan, Cut(seconds=seconds, asked=suite_key, limit=spec.limit), cost)
         cut = cut.model_copy(update={"over": expected > seconds})
     words = _words(plan, cut)
-    said = f"budget {duration(seconds)}: {words or 'nothing had to be cut'}"
+    summary = f"budget {duration(seconds)}: {words or 'nothing had to be cut'}"
     fitted = _cut_suite(spec, cut)
-    missed = ", and even so it is expected to take longer" if cut.over else ""
-    notes = f"{spec.notes} {said}{missed}.".strip() if words else spec.notes
-    told = "as before" if expected is None else f"estimated {duration(expected)}"
+    exceeded = ", and even so it is expected to take longer" if cut.over else ""
+    notes = f"{spec.notes} {summary}{exceeded}.".strip() if words else spec.notes
+    estimated = "as before" if expected is None else f"estimated {duration(expected)}"
     if expected is not None and expected > seconds:
-        told += ", longer than that: this is the least"
-    return fitted.model_copy(update={"notes": notes}), f"{said} ({told}).", plan.trained
+        estimated += ", longer than that: this is the least"
+    return fitted.model_copy(update={"notes": notes}), f"{summary} ({estimated}).", plan.trained
 
 
 def seconds_of(budget: str | float) -> float:
-    """A time in seconds.
+    """The seconds of a budget such as `90s`.
 
     Raises:
-        InputError: It is none, or not above 0.
+        InputError: The budget is not a time, or not above 0.
     """
     if isinstance(budget, float):
         budget = f"{budget:f}"
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(budget))
-    unit = found and (found[2] or "s")
-    if not found or unit not in UNITS or not 0 < float(found[1]) < math.inf:
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(budget))
+    unit = match and (match[2] or "s")
+    if not match or unit not in UNITS or not 0 < float(match[1]) < math.inf:
         raise InputError(
             f"Expected `budget` to be a time such as `90s`, `10min` or `2h`, got {budget!r}."
         )
-    return float(found[1]) * UNITS[str(unit)]
+    return float(match[1]) * UNITS[str(unit)]
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it."""
+    """A readable time, such as `1 h 5 min`."""
     if seconds < 60:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -110,13 +110,13 @@ def duration(seconds: float) -> str:
 
 
 def _earlier(store: Store) -> Cut | None:
-    """The cut of the run that lies in the folder."""
+    """The cut of the run in the folder; None if there is none."""
     path = store.path("spec.yaml")
     return parse_suite(path.read_text(), f"`{path}`").budget if path.is_file() else None
 
 
 def _find(plan: Plan, whole: Cut, cost: Any) -> tuple[Cut, float]:
-    """The least cut that fits, or the most there is; and what it is expected to take."""
+    """The smallest cut that fits, else the largest possible one, and its expected seconds."""
     most = max(len(plan.samples(name)) for name in plan.datasets)
     full = cost(whole)
     if full <= whole.seconds:
@@ -124,7 +124,7 @@ def _find(plan: Plan, whole: Cut, cost: Any) -> tuple[Cut, float]:
     fewest = min(FEWEST, most)
     cut = whole.model_copy(update={"limit": fewest if fewest < most else whole.limit})
     least = cost(cut)
-    if least <= whole.seconds and least < full:  # time grows evenly with the samples
+    if least <= whole.seconds and least < full:  # time is linear in the number of samples
         share = (whole.seconds - least) / (full - least)
         limit = fewest + math.floor(share * (most - fewest))
         while limit > fewest:
@@ -136,7 +136,7 @@ def _find(plan: Plan, whole: Cut, cost: Any) -> tuple[Cut, float]:
         return cut, least
     while least > whole.seconds:
         smaller = cut.model_copy(update={"halvings": cut.halvings + 1})
-        if _words(plan, smaller) == _words(plan, cut):  # everything is at its least
+        if _words(plan, smaller) == _words(plan, cut):  # every option is at its minimum
             break
         cut, least = smaller, cost(smaller)
     return cut, least
@@ -149,7 +149,7 @@ def _cut_plan(plan: Plan, cut: Cut) -> Plan:
 
 
 def _cut_suite(spec: Spec, cut: Cut) -> Spec:
-    """The suite with fewer samples, steps and sets."""
+    """The suite with fewer samples, steps and subsets."""
     changes: dict[str, Any] = {"limit": cut.limit, "budget": cut}
     for kind, items in (("method", spec.methods), ("protocol", spec.protocols)):
         smaller = _smaller(kind, items, cut.halvings)
@@ -160,7 +160,7 @@ def _cut_suite(spec: Spec, cut: Cut) -> Spec:
 
 
 def _smaller(kind: str, items: Sequence[Any], halvings: int) -> list[dict[str, int]]:
-    """For each item the options that are cut; what a suite compares on purpose is left alone."""
+    """The cut options of each item. Options whose values a suite compares are not cut."""
     choices = [choose_one(kind, item) for item in items]
     values: dict[tuple[str, str], set[str]] = {}
     for choice in choices:
@@ -169,41 +169,41 @@ def _smaller(kind: str, items: Sequence[Any], halvings: int) -> list[dict[str, i
             values.setdefault((choice.plugin.name, option), set()).add(shown)
         if choice.noise is not None:
             values.setdefault((_base(choice), COPIES), set()).add(str(choice.noise.samples))
-    found = []
+    cuts = []
     for choice in choices:
         cut: dict[str, int] = {}
         for option, floor in FLOORS[kind].items():
             value = choice.options.get(option)
-            alone = len(values.get((choice.plugin.name, option), ())) == 1
-            if halvings and alone and type(value) is int and value > floor:
+            uniform = len(values.get((choice.plugin.name, option), ())) == 1
+            if halvings and uniform and type(value) is int and value > floor:
                 cut[option] = max(floor, value >> halvings)
         copies = choice.noise.samples if choice.noise else 0
         same = len(values.get((_base(choice), COPIES), ())) == 1
         if halvings and same and copies > FLOORS[kind]["samples"]:
             cut[COPIES] = max(FLOORS[kind]["samples"], copies >> halvings)
-        found.append(cut)
-    return found
+        cuts.append(cut)
+    return cuts
 
 
 def _base(choice: Choice) -> str:
-    """The method a preset is made of, or the method itself."""
+    """The method on which a preset is based, or the method itself."""
     return str(choice.plugin.formula or choice.plugin.name)
 
 
 def _changed(kind: str, item: Any, options: dict[str, int]) -> Any:
     if not options:
         return item
-    own = {name: value for name, value in options.items() if name != COPIES}
+    plain = {name: value for name, value in options.items() if name != COPIES}
     copies = {"samples": options[COPIES]} if COPIES in options else {}
-    label = _relabelled(choose_one(kind, item), own)
+    label = _relabelled(choose_one(kind, item), plain)
     if not isinstance(item, Choice):
         name, written = registry.pick(item)
         noise = {"noise": {**(written.get("noise") or {}), **copies}} if copies else {}
         named = {"label": label} if "label" in written else {}
-        return {name: {**written, **own, **noise, **named}}
+        return {name: {**written, **plain, **noise, **named}}
     changed = replace(
         item,
-        options={**item.options, **own},
+        options={**item.options, **plain},
         noise=item.noise and item.noise.model_copy(update=copies),
     )
     usual = item.label == usual_label(item)
@@ -211,31 +211,32 @@ def _changed(kind: str, item: Any, options: dict[str, int]) -> Any:
 
 
 def _relabelled(choice: Choice, options: dict[str, int]) -> str:
-    """A label of the user's stays, but does not go on naming a number that was cut."""
+    """The user's label, with the numbers that were cut replaced."""
     label = choice.label
     for option, value in options.items():
         label = re.sub(rf"\b{option}={choice.options[option]}\b", f"{option}={value}", label)
     return label
 
 
-def _now(choice: Choice, option: str) -> int:
+def _current_value(choice: Choice, option: str) -> int:
     if option == COPIES and choice.noise is not None:
         return choice.noise.samples
     return int(choice.options[option])
 
 
 def _words(plan: Plan, cut: Cut) -> str:
-    """What was cut: `64 of 200 samples, integrated_gradients steps 50 -> 25`."""
+    """The cut in words: `64 of 200 samples, integrated_gradients steps 50 -> 25`."""
     parts = []
     for name in plan.datasets:
-        there, taken = len(plan.samples(name)), min(len(plan.samples(name)), cut.limit or math.inf)
-        if taken < there:
+        available = len(plan.samples(name))
+        used = min(available, cut.limit or math.inf)
+        if used < available:
             of = f" of {name}" if len(plan.datasets) > 1 else ""
-            parts.append(f"{taken} of {there} samples{of}")
+            parts.append(f"{used} of {available} samples{of}")
     for kind, choices in (("method", plan.methods), ("protocol", plan.protocols)):
         for choice, new in zip(choices, _smaller(kind, choices, cut.halvings), strict=True):
             parts += [
-                f"{choice.plugin.name} {option} {_now(choice, option)} -> {value}"
+                f"{choice.plugin.name} {option} {_current_value(choice, option)} -> {value}"
                 for option, value in new.items()
             ]
     return ", ".join(dict.fromkeys(parts))

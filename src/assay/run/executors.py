@@ -1,4 +1,4 @@
-"""Who does the shards: this process, or several; they share nothing but files."""
+"""Execute shards in this process or in several, which share only files."""
 
 import contextlib
 import ctypes
@@ -25,7 +25,7 @@ from assay.training.trained_weights import TrainedWeights
 
 @contextlib.contextmanager
 def threads(number: int | None) -> Iterator[None]:
-    """A number of threads for torch inside, as before afterwards."""
+    """Set the number of torch threads inside the context, and restore it afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:
@@ -35,18 +35,18 @@ def threads(number: int | None) -> Iterator[None]:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what is freed: large batches otherwise pay for fresh pages each time.
+    """Let the C library keep freed memory, so that large batches need no new pages each time.
 
     On Linux a forward pass at 224 pixels takes up to twice as long without this.
     """
-    with contextlib.suppress(OSError, AttributeError):  # another C library: no such setting
+    with contextlib.suppress(OSError, AttributeError):  # another C library without this setting
         library = ctypes.CDLL(None)
         library.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
         library.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
 
 
 def apply(plan: Plan, settings: Settings) -> Plan:
-    """The plan with the micro-batches of the run."""
+    """The plan with the micro-batch sizes of the run."""
     sizes = settings.micro_batch
     models = {
         name: replace(model, micro_batch=sizes.get(name, model.micro_batch))
@@ -56,7 +56,7 @@ def apply(plan: Plan, settings: Settings) -> Plan:
 
 
 def shard_task(plan: Plan, settings: Settings, shard: Shard, watcher: Watcher) -> ShardTask:
-    """The work on a shard, whose pieces go into the run's folder as they come."""
+    """The work on a shard, whose pieces are written to the run folder as they are made."""
     store = Store(settings.folder)
     return ShardTask(
         Finished(plan, store), shard, lambda piece: piece.write(store), watcher, settings.keep_maps
@@ -64,7 +64,7 @@ def shard_task(plan: Plan, settings: Settings, shard: Shard, watcher: Watcher) -
 
 
 def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], watcher: Watcher) -> None:
-    """One shard after the other, here."""
+    """Run one shard after the other in this process."""
     keep_freed_memory()
     for shard in shards:
         run_shard(shard_task(plan, settings, shard, watcher))
@@ -73,25 +73,25 @@ def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], watche
 def run_in_processes(
     plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, watcher: Watcher
 ) -> None:
-    """Several shards at once; every worker builds everything itself from the suite.
+    """Run several shards at once. Every worker builds its own objects from the suite.
 
-    They get the weights that this process trained, so that none of them trains.
+    Workers get the weights that this process trained, so that none of them trains.
     """
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
 
-    def hear() -> None:
-        while (news := queue.get()) is not None:
-            if isinstance(news, int):
-                watcher.passes(news)
+    def forward_messages() -> None:
+        while (message := queue.get()) is not None:
+            if isinstance(message, int):
+                watcher.passes(message)
             else:
-                watcher.looked(*news)
+                watcher.looked(*message)
 
-    listener = threading.Thread(target=hear, daemon=True)
+    listener = threading.Thread(target=forward_messages, daemon=True)
     listener.start()
     try:
-        told = (plan.spec, settings, queue, plan.trained.packed())
-        with ProcessPoolExecutor(workers, context, _start, told) as pool:
+        arguments = (plan.spec, settings, queue, plan.trained.packed())
+        with ProcessPoolExecutor(workers, context, _start, arguments) as pool:
             try:
                 for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
                     future.result()
@@ -106,24 +106,24 @@ def run_in_processes(
 def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
     context = multiprocessing.get_context("spawn")
-    told = (plan.spec, settings, None, plan.trained.packed())
-    with ProcessPoolExecutor(workers, context, _start, told) as pool:
-        found = list(pool.map(_measure, range(workers)))
-    return {name: Seconds.mean([f[name] for f in found]) for name in found[0]}
+    arguments = (plan.spec, settings, None, plan.trained.packed())
+    with ProcessPoolExecutor(workers, context, _start, arguments) as pool:
+        measured = list(pool.map(_measure, range(workers)))
+    return {name: Seconds.mean([times[name] for times in measured]) for name in measured[0]}
 
 
 @dataclass(frozen=True)
 class QueueWatcher:
-    """In a worker: sends what it hears to the process that began the run."""
+    """The watcher of a worker: send every message to the process that started the run."""
 
     queue: Any
 
     def passes(self, rows: int) -> None:
-        """Send the number."""
+        """Send the number of passes."""
         self.queue.put(rows)
 
     def looked(self, shard: Shard, summary: ShardSummary) -> None:
-        """Send both."""
+        """Send the shard and its summary."""
         self.queue.put((shard, summary))
 
 

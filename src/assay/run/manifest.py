@@ -110,7 +110,7 @@ def _describe_model(
     plan: Plan, name: str, settings: Settings, summaries: Sequence[ShardSummary]
 ) -> ModelEntry:
     model = plan.models[name]
-    halved = [s.micro_batch for s in summaries if s.model == name]  # where memory ran out
+    halved = [s.micro_batch for s in summaries if s.model == name]  # smaller after memory ran out
     prepared = plan.networks.changes(name)
     return ModelEntry(
         checkpoint=model.checkpoint,
@@ -180,8 +180,8 @@ def _clean(plan: Plan, summaries: Sequence[ShardSummary]) -> list[CleanAccuracy]
     """The accuracy of each model on each dataset whose samples have labels."""
     rows = []
     for dataset, model in plan.pairs:
-        mine = [s for s in summaries if (s.dataset, s.model) == (dataset, model)]
-        row = clean_accuracy(dataset, model, mine)
+        pair_summaries = [s for s in summaries if (s.dataset, s.model) == (dataset, model)]
+        row = clean_accuracy(dataset, model, pair_summaries)
         rows += [] if row is None else [row]
     return rows
 
@@ -189,7 +189,7 @@ def _clean(plan: Plan, summaries: Sequence[ShardSummary]) -> list[CleanAccuracy]
 def clean_accuracy(
     dataset: str, model: str, summaries: Sequence[ShardSummary]
 ) -> CleanAccuracy | None:
-    """How often a model is right on the samples of these shards; None where it is not known."""
+    """The accuracy of a model on the samples of these shards; None if it is not known."""
     correct = [s.correct for s in summaries if s.correct is not None]
     if not summaries or len(correct) < len(summaries):
         return None

@@ -1,4 +1,4 @@
-"""What the page shows of a shard besides its scores: accuracy, small pictures or words."""
+"""The accuracy and sample previews of a shard, for the page."""
 
 import io
 
@@ -14,9 +14,9 @@ PREVIEWS = 24  # samples per dataset that are stored for the page
 
 
 def summarise(plan: Plan, shard: Shard, engine: Engine, put: Put) -> ShardSummary:
-    """Summarise a shard: how often the model is right, and some samples to look at."""
+    """Summarise a shard: the accuracy of the model, and previews of some samples."""
     batch, clean = engine.batch, engine.clean
-    right = None if batch.labels is None else int((clean.predicted[:, 0] == batch.labels).sum())
+    correct = None if batch.labels is None else int((clean.predicted[:, 0] == batch.labels).sum())
     all_samples = plan.samples(shard.dataset)
     shown_samples = set(all_samples[:: max(1, len(all_samples) // PREVIEWS)])
     rows = [b for b, sample in enumerate(batch.ids) if sample in shown_samples]
@@ -25,7 +25,7 @@ def summarise(plan: Plan, shard: Shard, engine: Engine, put: Put) -> ShardSummar
         dataset=shard.dataset,
         model=shard.model,
         n=len(batch),
-        correct=right,
+        correct=correct,
         classes=engine.model.outputs,
         micro_batch=engine.model.micro_batch,
         previews=[_preview(plan, shard, engine, put, b) for b in rows] if can_be_shown else [],
@@ -53,7 +53,7 @@ def _preview(plan: Plan, shard: Shard, engine: Engine, put: Put, b: int) -> Prev
 
 
 def _words(engine: Engine, b: int) -> list[str]:
-    """The tokens as they read, without the padding after them."""
+    """The tokens as text, without the padding at the end."""
     batch = engine.batch
     ids = batch.inputs[b].cpu()
     length = int((ids != batch.tokens.pad).nonzero().max()) + 1 if batch.tokens else len(ids)
@@ -75,7 +75,7 @@ def _write_picture(shard: Shard, engine: Engine, put: Put, b: int) -> str:
 
 
 def _write_truth(shard: Shard, engine: Engine, put: Put, b: int) -> str | None:
-    """Store the sample's true map, where it is known, and return its file."""
+    """Store the sample's true map, if it is known, and return its file."""
     truth = engine.batch.truth
     if truth is None:
         return None
@@ -89,7 +89,7 @@ def _picture(engine: Engine, b: int) -> Image.Image:
     x = engine.batch.inputs[b].float().cpu()
     if engine.batch.pixels is not None:
         x = engine.batch.pixels.to_pixels(x)
-    else:  # only for the eye: the darkest value becomes black, the brightest white
+    else:  # for display only: scale the smallest value to black, the largest to white
         x = (x - x.min()) / (x.max() - x.min()).clamp(min=1e-12)
     x = x[:3] if len(x) >= 3 else x[:1].expand(3, -1, -1)
     return Image.fromarray((x.permute(1, 2, 0) * 255).round().byte().numpy())
@@ -98,7 +98,7 @@ def _picture(engine: Engine, b: int) -> Image.Image:
 def _class_name(plan: Plan, shard: Shard, index: int | None) -> str:
     if index is None:
         return ""
-    known = plan.models[shard.model].classes
-    if known is not None and index < len(known):
-        return str(known[index])
+    names = plan.models[shard.model].classes
+    if names is not None and index < len(names):
+        return str(names[index])
     return plan.datasets[shard.dataset].classes.get(index, str(index))

@@ -1,4 +1,4 @@
-"""How a run is done; nothing of it enters a key."""
+"""Settings of a run that do not change its results."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from assay.plan.plan import IDENTITY
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run is done; apart from their version none of this enters a key."""
+    """How a run is executed. None of these enters a key, except the version of the keys."""
 
     folder: str
     device: str | None = None

@@ -38,17 +38,17 @@ from assay.types import Case
 
 @dataclass(frozen=True)
 class ShardTask:
-    """The work on one shard: what is missing, and who takes what comes of it."""
+    """The work on one shard: what is finished, and where the results go."""
 
     finished: Finished
     shard: Shard
-    put: Put  # gets every piece as soon as it is made
+    put: Put  # receives every piece as soon as it is made
     watcher: Watcher
     keep_maps: bool = True
 
 
 def run_shard(task: ShardTask) -> None:
-    """Do what is missing of a shard; nothing that is finished is done again."""
+    """Compute the missing cells of a shard. Finished cells are not computed again."""
     plan, shard = task.finished.plan, task.shard
     missing = task.finished.missing(shard)
     before = task.finished.summary(shard)
@@ -58,7 +58,7 @@ def run_shard(task: ShardTask) -> None:
     with plan.models[shard.model].evaluating(), torch.no_grad():
         engine = make_engine(plan, shard, counter, ResponseShelf(task.finished, shard, task.put))
         summary = summarise(plan, shard, engine, task.put)
-        if before is None:  # how often the model is right is known before the long work
+        if before is None:  # store the accuracy before the methods run
             task.put(_summary_piece(shard, summary))
         task.watcher.looked(shard, summary)
         work = ShardWork(task, engine)
@@ -84,7 +84,7 @@ def _summary_piece(shard: Shard, summary: ShardSummary) -> JsonPiece:
 def make_engine(
     plan: Plan, shard: Shard, counter: Counter | None = None, shelf: ResponseShelf | None = None
 ) -> Engine:
-    """The engine for a shard's samples, on the network as it is run."""
+    """The engine for a shard's samples, with the prepared network."""
     batch = plan.batch(shard)
     ready = plan.ready(shard, batch)
     return Engine(batch, NetworkRespondent(ready.model, ready.forward, counter or Counter()), shelf)
@@ -97,7 +97,7 @@ class ShardWork:
     task: ShardTask
     engine: Engine
     passes: int = 0  # forward, for explaining
-    _faulty: Tensor | None = None  # [B]: who got NaN or inf when a protocol explained anew
+    _faulty: Tensor | None = None  # [B]: NaN or inf when a protocol explained again
     _raws: dict[str, Tensor | Moments] = field(default_factory=dict)  # the last method's raw maps
 
     @property
@@ -138,10 +138,10 @@ class ShardWork:
             self._write(method, protocol, self._score(method, protocol, case, broken, seconds))
 
     def _maps(self, method: Choice) -> tuple[Tensor, float]:
-        """The method's maps, from an earlier run where they are whole, and the seconds for them."""
-        kept = self.task.finished.maps(self.task.shard, method)
-        if kept is not None:
-            return torch.from_numpy(kept[0]).to(self.engine.batch.inputs.device), kept[1]
+        """The method's maps, from an earlier run if they are stored, and the seconds they took."""
+        stored = self.task.finished.maps(self.task.shard, method)
+        if stored is not None:
+            return torch.from_numpy(stored[0]).to(self.engine.batch.inputs.device), stored[1]
         started = time.monotonic()
         maps = finish(self._raw(method), self.engine.batch, method)
         seconds = time.monotonic() - started
@@ -158,7 +158,7 @@ class ShardWork:
         return maps, seconds
 
     def _raw(self, method: Choice) -> Tensor | Moments:
-        """What the formula gives; kept while another choice only reduces it differently."""
+        """The raw maps of the formula, reused by methods that only reduce them differently."""
         key = method.formula_key
         if key not in self._raws:
             raw = raw_map(self.engine.model, self.engine.batch, method, self.engine)
@@ -180,7 +180,7 @@ class ShardWork:
         self.task.watcher.passes(rows)
 
     def _explain(self, method: Choice) -> Callable[[Tensor], Tensor] | None:
-        """The method for protocols that explain changed inputs; its passes are counted too."""
+        """The method for protocols that explain changed inputs. Its passes are counted too."""
         again = explain_again(self.engine, method)
         if again is None:
             return None
@@ -194,7 +194,7 @@ class ShardWork:
         return explain
 
     def _partner(self, method: Choice, mine: Tensor) -> Callable[[], Tensor]:
-        """The method's maps of other samples: of this shard, where all have a partner in it."""
+        """The method's maps of other samples, from this shard if all have a partner in it."""
         order = dealt(self._groups)
         if order is not None:
             return lambda: mine[order]
@@ -210,9 +210,9 @@ class ShardWork:
         return maps
 
     def _count(self, method: Choice) -> None:
-        """All samples were explained once."""
+        """Count the passes of explaining all samples once."""
         if method.intervening:
-            return  # the engine has counted
+            return  # the engine has counted its passes
         passes = method.passes_on(self.engine.model, self.engine.batch)
         size = len(self.engine.batch)
         rows = (passes.forward or 0) * size
@@ -224,7 +224,7 @@ class ShardWork:
     def _score(
         self, method: Choice, protocol: Choice, case: Case, broken: Tensor, explained: float
     ) -> CellOutcome:
-        """What comes of a method's maps under a protocol."""
+        """The outcome of a method's maps under a protocol."""
         missing = self._plan.missing(self.task.shard, protocol)
         if missing:
             return self._not_applicable(missing)
@@ -244,14 +244,14 @@ class ShardWork:
         mute = self.engine.broken & ~broken
         bad, empty = (broken | mute).cpu().numpy(), empty_maps(protocol, case, scores)
         value = np.where(bad, np.nan, scores.value.numpy())
-        if whole == "upper_bound":  # says more than that a map is empty: nobody is ranked here
+        if whole == "upper_bound":  # takes precedence over empty maps: no method is ranked here
             empty = empty & ~np.isfinite(value)
         statuses = np.where(bad, "failed", np.where(empty, "degenerate", whole))
         metrics = {protocol.plugin.metric: value}
         for name, extra in scores.extra.items():
             metrics[name] = np.where(bad, np.nan, extra.double().cpu().numpy())
-        why = {"maps hold NaN or inf": broken, "samples make the network give NaN or inf": mute}
-        counts = {text: int(which.sum()) for text, which in why.items()}
+        reasons = {"maps hold NaN or inf": broken, "samples make the network give NaN or inf": mute}
+        counts = {text: int(which.sum()) for text, which in reasons.items()}
         message = " ".join(f"{n} of {len(bad)} {text}." for text, n in counts.items() if n)
         status = "failed" if bad.any() else "ok"
         return CellOutcome(
@@ -275,12 +275,12 @@ class ShardWork:
 
 
 def _finite(maps: Tensor) -> tuple[Tensor, Tensor]:
-    """The maps, zero where they hold NaN or inf, and which did: `[B]`."""
+    """The maps, set to zero if they hold NaN or inf, and which ones did: `[B]`."""
     broken = ~torch.isfinite(maps).flatten(1).all(1)
     return maps.masked_fill(broken.reshape(-1, *[1] * (maps.ndim - 1)), 0.0), broken
 
 
 def _message(error: Exception) -> str:
-    """The message of an error, and where it came from."""
+    """The message of an error, and the line that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno})"

@@ -1,4 +1,4 @@
-"""A run from suite to results: planned, resumed, executed, described."""
+"""Run a suite: plan it, resume an earlier run, execute, and write the manifest."""
 
 import time
 from collections.abc import Callable
@@ -44,30 +44,31 @@ def run_suite(
     keep: object = None,
     trained: TrainedWeights | None = None,
 ) -> Results:
-    """Do what is missing of a suite in a folder and read back the results.
+    """Compute the missing cells of a suite in a folder and return the results.
 
     Args:
         spec: The suite.
         out: The folder; one that holds an earlier run is continued.
         workers: Processes; each uses one thread.
-        device: Where the models run, and are moved to; where they are by default.
-        micro_batch: Rows per call of a network; chosen once per model and kept by default.
-        keep_maps: Whether the maps are stored; without them a later protocol explains again.
+        device: The device to which the models are moved; by default they are not moved.
+        micro_batch: Rows per call of a network; by default chosen once per model.
+        keep_maps: Whether to store the maps; without them a protocol added later explains again.
         one_thread: Whether to compute with one thread, so that tables are equal bit for bit
             whatever the number of workers.
         progress: Whether to show a bar.
-        began: Gets the manifest before the long work.
-        clean: Gets how often a model is right on a dataset, once that is known.
-        keep: Held as long as the results are.
-        trained: Weights that were trained for this suite already, such as by `fit`; they are added
-            to those in the folder.
+        began: Called with the manifest before the methods run.
+        clean: Called with the accuracy of a model on a dataset, once it is known.
+        keep: An object to keep alive as long as the results.
+        trained: Weights that were already trained for this suite, for example by `fit`. They are
+            added to those in the folder.
     """
     store = Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
     if workers > 1 and plan.live:
         raise PrerequisiteError(
-            f"Several workers build everything anew, but {', '.join(f'`{n}`' for n in plan.live)} "
-            f"live in this process only. Use `workers=1`, or name them in a suite."
+            f"Expected a suite of names for {workers} workers, which build their own objects, got "
+            f"objects of this process: {', '.join(f'`{n}`' for n in plan.live)}. Use `workers=1`, "
+            f"or name them in a suite."
         )
     started = time.monotonic()
     finished = Finished(plan, store)
@@ -101,7 +102,7 @@ def dry_run(
     time_it: bool = True,
     trained: TrainedWeights | None = None,
 ) -> Forecast:
-    """Count every forward pass a run would make and estimate its time; nothing is written."""
+    """Count every forward pass a run would make and estimate its time. Nothing is written."""
     store = Store(out) if out else NOWHERE
     plan, settings = prepare(spec, store, device, micro_batch, True, trained)
     times = timings(plan, store, settings, workers) if time_it else {}
@@ -109,7 +110,7 @@ def dry_run(
 
 
 def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timings:
-    """Seconds of an engine call and of a gradient call of each model, measured; none if done."""
+    """Measured seconds of each model's engine and gradient calls; empty if nothing is missing."""
     unfinished = Finished(plan, store).unfinished()
     busy = min(workers, len(unfinished))
     if busy > 1:
@@ -119,20 +120,20 @@ def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timin
 
 
 def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast:
-    """What is missing of a run: its forward passes, and its seconds where timings are known."""
+    """The forward passes of the missing part of a run, and its seconds if timings are known."""
     unfinished = Finished(plan, store).unfinished()
-    found = forecast(Finished(plan, store), unfinished, max(1, workers))
+    expected = forecast(Finished(plan, store), unfinished, max(1, workers))
     busy = max(1, min(workers, len(unfinished)))
-    processes = busy + (busy > 1)  # the workers, and this one
-    found.looks = processes * len({s.model for s in unfinished})
+    processes = busy + (busy > 1)  # the workers and this process
+    expected.looks = processes * len({s.model for s in unfinished})
     if times and unfinished:
-        seconds = sum(one.of(name, found) for name, one in times.items())
-        found.seconds = seconds * _imbalance(unfinished, busy) / busy + STARTUP * (busy > 1)
-    return found
+        seconds = sum(one.of(name, expected) for name, one in times.items())
+        expected.seconds = seconds * _imbalance(unfinished, busy) / busy + STARTUP * (busy > 1)
+    return expected
 
 
 def _imbalance(shards: list[Shard], workers: int) -> float:
-    """How much longer the busiest worker works than all would on average."""
+    """The load of the busiest worker, divided by the mean load."""
     loads = [0] * workers
     for shard in sorted(shards, key=lambda s: -len(s.samples)):
         loads[loads.index(min(loads))] += len(shard.samples)
@@ -147,7 +148,7 @@ def prepare(
     keep_maps: bool = True,
     trained: TrainedWeights | None = None,
 ) -> tuple[Plan, Settings]:
-    """Resolve a suite for a folder: nothing may have changed, the micro-batch is kept or chosen."""
+    """Resolve a suite for a folder, check that nothing changed, and set the micro-batch sizes."""
     _check_settings(device, micro_batch)
     trained = TrainedWeights() if trained is None else trained
     trained.add(_read_trained(store))
@@ -155,27 +156,29 @@ def prepare(
     earlier, identity = stored or Manifest(), _identity_of(stored, store)
     plan = resolve(spec, device, trained, identity)
     for protocol in plan.protocols:
-        reduction_of(protocol)  # a mistake in its name or options is found before any work
+        reduction_of(protocol)  # reports a wrong name or option before the run
     _check_unchanged(plan, earlier, store)
     sizes = {}
     for name in plan.models:
-        known = earlier.models.get(name, ModelEntry()).micro_batch
+        stored_size = earlier.models.get(name, ModelEntry()).micro_batch
         shard = next(s for s in plan.shards if s.model == name)
         sizes[name] = (
-            micro_batch or known or choose_micro_batch(plan.batch(shard, shard.samples[:1]).inputs)
+            micro_batch
+            or stored_size
+            or choose_micro_batch(plan.batch(shard, shard.samples[:1]).inputs)
         )
     settings = Settings(str(store.folder), device, keep_maps, sizes, identity)
     return apply(plan, settings), settings
 
 
 def _read_trained(store: Store) -> dict[str, bytes]:
-    """What an earlier run in this folder trained: training again could give other weights."""
+    """The weights of an earlier run in this folder: training again could give different ones."""
     files = store.path("trained").glob("*.safetensors")
     return {file.stem: file.read_bytes() for file in files}
 
 
 def _write_trained(plan: Plan, store: Store) -> None:
-    """Store the weights that the folder does not hold, or holds damaged."""
+    """Store the weights that are missing or damaged in the folder."""
     before = _read_trained(store)
     for key, weights in plan.trained.packed().items():
         if before.get(key) != weights:
@@ -183,9 +186,9 @@ def _write_trained(plan: Plan, store: Store) -> None:
 
 
 def _evaluate_reductions(plan: Plan, store: Store) -> None:
-    """Store what users' own reductions give for every resample that a ranking of the run draws.
+    """Store the results of users' own reductions for every resample of the run's rankings.
 
-    So whoever reads the run gets the same numbers and intervals without the user's code.
+    Readers of the run then get the same numbers and intervals without the user's code.
     """
     own = own_reductions(plan.protocols)
     if not own:
@@ -208,18 +211,18 @@ def _check_settings(device: str | None, micro_batch: int | None) -> None:
 
 
 def _identity_of(earlier: Manifest | None, store: Store) -> int:
-    """The version of the keys in a folder: a run goes on with those it began with."""
-    known = IDENTITY if earlier is None else earlier.identity
-    if not 1 <= known <= IDENTITY:
+    """The version of the keys in a folder: a resumed run keeps its version."""
+    version = IDENTITY if earlier is None else earlier.identity
+    if not 1 <= version <= IDENTITY:
         raise InputError(
             f"Expected a run with keys of version 1 to {IDENTITY} in `{store.folder}`, got "
-            f"{known}: a newer assay began it. Use that version, or another folder."
+            f"{version}: a newer version of assay wrote it. Use that version, or another folder."
         )
-    return known
+    return version
 
 
 def _check_unchanged(plan: Plan, earlier: Manifest, store: Store) -> None:
-    """Refuse a run whose model or dataset has an earlier one's name and other content."""
+    """Raise an error if a model or dataset of an earlier run has changed its content."""
     if plan.identity == 1:
         _check_torch_alone(plan, store)
     weights = {name: entry.weights_hash for name, entry in earlier.models.items()}
@@ -240,30 +243,31 @@ def _check_same(what: str, name: str, before: str | None, now: str, store: Store
 
 
 def _check_torch_alone(plan: Plan, store: Store) -> None:
-    """A run of version 1 goes on where every module is torch's own: only their hashes stayed.
+    """Raise an error if a run of version 1 has modules that are not torch's own.
 
-    A user's own methods, protocols, fills and tokenizers have other keys now; their cells are
-    computed again and replace the old ones in the tables, which list cells by these keys.
+    Only the hashes of torch's modules are the same in both versions. The keys of a user's own
+    methods, protocols, fills and tokenizers changed: their cells are computed again and replace
+    the old ones in the tables, which list cells by these keys.
     """
     for name, model in plan.models.items():
         own = own_classes(model.net)
         if own:
             raise InputError(
-                f"The run in `{store.folder}` cannot go on: it has keys of version 1, which "
+                f"The run in `{store.folder}` cannot be resumed: it has keys of version 1, which "
                 f"depended on the source text of the network's classes, comments included, and "
                 f"model `{name}` has classes that are not torch's own "
-                f"({', '.join(f'`{kind}`' for kind in own)}). What is finished there can still be "
-                f"read, ranked and reported. Use a new folder to run it again."
+                f"({', '.join(f'`{kind}`' for kind in own)}). Its finished cells can still be "
+                f"read, ranked and reported. Use a new folder to run the suite again."
             )
 
 
 def _check_classes(plan: Plan, shards: list[Shard]) -> None:
-    """Every label has an output: said after one look at each network, before anything is written.
+    """Check that the model has an output for every label, before anything is written.
 
-    A label can be right only where the model has such a class, so this holds whatever is explained.
+    The model can only be right on labels that are among its classes, whatever the target is.
     """
     firsts = {(s.dataset, s.model): s for s in reversed(shards)}
     for (dataset, model), shard in firsts.items():
-        seen = plan.ready(shard, plan.batch(shard, shard.samples[:1])).model
-        check_target(plan.target(dataset, model), model, seen.outputs)
-        check_labels(plan.datasets[dataset], model, seen.outputs)
+        prepared = plan.ready(shard, plan.batch(shard, shard.samples[:1])).model
+        check_target(plan.target(dataset, model), model, prepared.outputs)
+        check_labels(plan.datasets[dataset], model, prepared.outputs)
