@@ -17,15 +17,15 @@ DeviceOption = Annotated[
 LimitOption = Annotated[
     int | None,
     typer.Option(
-        "--limit", min=1, help="The most samples per dataset, drawn evenly from its classes."
+        "--limit", min=1, help="At most this many samples per dataset, equally from all classes."
     ),
 ]
 BudgetOption = Annotated[
     str | None,
     typer.Option(
         "--budget",
-        help="The time the run may take, such as 10min or 2h. Samples are reduced first, then "
-        "steps and subsets.",
+        help="The time the run may take, such as 10min or 2h. The number of samples is reduced "
+        "first, then the options `steps` and `subsets`.",
     ),
 ]
 DryOption = Annotated[
@@ -33,14 +33,14 @@ DryOption = Annotated[
     typer.Option("--dry-run", help="Count the forward passes and estimate the time. Run nothing."),
 ]
 BatchOption = Annotated[
-    int | None, typer.Option("--micro-batch", min=1, help="Inputs per call of a network.")
+    int | None, typer.Option("--micro-batch", min=1, help="Inputs in one forward pass.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 MODEL_HELP = "A name, ./file.py:factory, hf:FOLDER, timm:NAME or torchvision:NAME."
 WeightsOption = Annotated[
     str | None,
-    typer.Option(help="The model's weights: a .safetensors file or a checkpoint of tensors."),
+    typer.Option(help="The model's weights: a .safetensors file or a PyTorch state dict."),
 ]
 SizeOption = Annotated[
     int | None,
@@ -52,9 +52,9 @@ ResizeOption = Annotated[
 ]
 MeanOption = Annotated[
     str | None,
-    typer.Option(help="Subtracted from pixels in [0, 1], one number per channel: .5,.5,.5."),
+    typer.Option(help="The mean of each channel, for pixels in [0, 1]: .5,.5,.5."),
 ]
 StdOption = Annotated[
     str | None,
-    typer.Option(help="Pixels minus --mean are divided by this, one number per channel."),
+    typer.Option(help="The standard deviation of each channel: .25,.25,.25."),
 ]

@@ -40,21 +40,26 @@ def check(
         ),
     ] = None,
     gamma: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="A method with an F1 below this is refuted.")
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="A method is refuted if the F1 of its maps against the truth is below.",
+        ),
     ] = 0.5,
     samples: Annotated[int, typer.Option(min=2, help="Images per environment.")] = 10,
     sizes: Annotated[
         str, typer.Option(help="Side lengths of the images in pixels, separated by commas.")
     ] = "32,64",
     pictures: Annotated[
-        Path, typer.Option(help="The folder for one picture of each refuted method.")
+        Path, typer.Option(help="The folder for one image per refuted method, with truth and map.")
     ] = Path("assay-check"),
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON for programs. Write no pictures.")
     ] = False,
     workers: WorkersOption = 1,
 ) -> None:
-    """Try to refute methods on networks whose true attribution is known."""
+    """Test methods on networks whose true attribution is known. Wrong ones are refuted."""
     sides = _sizes(sizes)
     named = [name.strip() for word in methods or () for name in word.split(",") if name.strip()]
     if not as_json and pictures.exists() and not pictures.is_dir():

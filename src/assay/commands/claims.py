@@ -46,11 +46,13 @@ def claims(
     out: OutOption = Path("assay-claims"),
     n: Annotated[
         int | None,
-        typer.Option(min=2, help="The number of images. By default the paper's study's."),
+        typer.Option(min=2, help="The number of images. The default depends on the paper."),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=2, help="Synthetic draws, 20 by default. Half as many networks."),
+        typer.Option(
+            min=2, help="How many synthetic datasets (default 20); half as many networks."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The random seed, 0 by default.")] = None,
     device: DeviceOption = None,
@@ -58,7 +60,7 @@ def claims(
     micro_batch: BatchOption = None,
     dry_run: DryOption = False,
 ) -> None:
-    """List claims of the literature and the verdict on each. With --run, test them again."""
+    """List claims from papers and our verdicts. With --run, repeat the experiments."""
     if run_id is None:
         return print_claims(published_rows(paper), as_json)
     if paper is not None:

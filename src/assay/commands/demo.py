@@ -22,7 +22,7 @@ def demo(
     budget: BudgetOption = None,
     dry_run: DryOption = False,
 ) -> None:
-    """Rank methods on an ImageNet network and photographs. Writes a page in minutes."""
+    """Rank methods on an ImageNet network and photographs. Write an HTML report in minutes."""
     from assay.commands.run import run_spec
     from assay.suite.spec import read_suite
 

@@ -34,11 +34,12 @@ def explain(
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"A name or address. By default {IMAGE_METHOD}, or {TEXT_METHOD} for texts."
+            help="A name or ./file.py:function. "
+            f"By default {IMAGE_METHOD}, or {TEXT_METHOD} for texts."
         ),
     ] = None,
     best: Annotated[
-        Path | None, typer.Option(help="A run's folder. Use the method that the run ranked first.")
+        Path | None, typer.Option(help="A run's folder. Use the method with the best mean rank.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -49,7 +50,7 @@ def explain(
     target: Annotated[
         int | None,
         typer.Option(
-            min=0, help="The number of the class explained. By default the predicted class."
+            min=0, help="The number of the class to explain. By default the predicted class."
         ),
     ] = None,
     weights: WeightsOption = None,

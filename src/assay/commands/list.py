@@ -26,7 +26,8 @@ NOT_FACTS = (
 def list_plugins(
     what: Annotated[str, typer.Argument(help=f"{', '.join([*KINDS, SUITES])}.")],
     names: Annotated[
-        list[str] | None, typer.Argument(help="Only these, with a description and the options.")
+        list[str] | None,
+        typer.Argument(help="Show only these, with their description and options."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

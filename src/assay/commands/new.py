@@ -13,7 +13,7 @@ def new(
     name: Annotated[str, typer.Argument(help="The name of the file, function and plug-in.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to write to.")] = Path(),
 ) -> None:
-    """Write the file of a new plug-in and its test. Both run as they are."""
+    """Create a template for a plug-in and a test for it. Both run without changes."""
     from assay.plugins.scaffold import next_steps, write_plugin
 
     file, test = write_plugin(kind, name, out)

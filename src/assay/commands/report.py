@@ -14,7 +14,7 @@ def report(
         Path | None, typer.Option("-o", "--output", help="The HTML file to write.")
     ] = None,
 ) -> None:
-    """Write the page of a run again."""
+    """Write the HTML report of a stored run."""
     from assay.results import load
 
     say(f"The page: {load(folder).report(output)}")

@@ -47,21 +47,22 @@ def run(
     data: Annotated[
         str | None,
         typer.Option(
-            help="A folder with one folder of images per class, a .csv, .tsv, .jsonl or .parquet "
-            "file, a folder written by Hugging Face's save_to_disk, or a name."
+            help="A dataset's name, a folder with one subfolder of images per class, or a .csv, "
+            ".tsv, .jsonl or .parquet file. Also a folder written by Hugging Face's save_to_disk."
         ),
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
             help="Names, ./file.py:function, or .npy, .npz or .safetensors files of maps, "
-            f"separated by commas. By default those that apply of {in_words(METHODS)}."
+            f"separated by commas. By default these, where they apply: {in_words(METHODS)}."
         ),
     ] = None,
     protocols: Annotated[
         str | None,
         typer.Option(
-            help="Names or ./file.py:function, separated by commas. By default those that apply of "
+            help="Names or ./file.py:function, separated by commas. "
+            "By default these, where they apply: "
             f"{in_words(PROTOCOLS)}."
         ),
     ] = None,
@@ -75,7 +76,7 @@ def run(
     ] = None,
     target: Annotated[
         str,
-        typer.Option(help="The class explained: label, predicted, or a class's number or name."),
+        typer.Option(help="The class to explain: label, predicted, or a class's number or name."),
     ] = "label",
 ) -> None:
     """Run a suite, or your own model on your own data. Run it again to resume."""

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 def trust(
     folders: Annotated[
-        list[Path], typer.Argument(help="Folders of runs with a protocol that knows the truth.")
+        list[Path], typer.Argument(help="Folders of runs that have a ground-truth protocol.")
     ],
     truth: Annotated[
-        str | None, typer.Option(help="The protocol that knows the truth, where there are several.")
+        str | None, typer.Option(help="The ground-truth protocol to use, if a run has several.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far each protocol orders the methods as the truth does."""
+    """Show how well the order by each protocol agrees with the order by the ground truth."""
     print_trust(console, folders, truth, as_json)
 
 
