@@ -352,4 +352,4 @@ def _cell(results, method):
 def test_the_number_of_networks_trained_is_said_right(call):
     _, output, _ = call("claims", "--help")
     said = " ".join(output.replace("│", " ").split())
-    assert "Synthetic draws, 20 by default. Half as many networks." in said
+    assert "How many synthetic datasets (default 20); half as many networks." in said

@@ -333,6 +333,6 @@ def test_a_forecast_leaves_out_what_does_not_apply():
 
 def test_batches_of_no_dataset_say_so():
     batch = Batch(("a",), torch.zeros(1, 3), torch.zeros(1, dtype=torch.long))
-    with pytest.raises(assay.InputError, match="bare batch"):
+    with pytest.raises(assay.InputError, match="Expected a batch with a dataset"):
         batch.reference(2)
     assert as_dataset((torch.zeros(1, 3), None)).ids == ("0000",)
