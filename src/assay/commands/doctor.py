@@ -25,7 +25,7 @@ def doctor(
         typer.Argument(help="A method, protocol or environment: its name, or ./file.py:object."),
     ] = None,
 ) -> None:
-    """Show this machine's setup. With a name, check that this plug-in follows the rules."""
+    """Show this machine's setup. With a name, test the conformance of that plug-in to the rules."""
     if name is None:
         print_machine()
     else:
