@@ -89,7 +89,7 @@ def test_nothing_public_of_a_case_leads_to_a_network(spying, world):
             "modulo": ("single_color_modulo", {"samples": 4, "size": 32}),
             "colors": ("multi_color_sum", {"samples": 4, "size": 32}),
             "parts": ("parts", {"samples": 4}),
-            "yellow_patch": ("yellow_patch", {"samples": 4, "steps": 2, "prove": False}),
+            "yellow_patch": ("yellow_patch", {"samples": 4}),
         }[world]
         made = _environment(*options)
         net, data = made.model, made.dataset

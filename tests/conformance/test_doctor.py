@@ -262,5 +262,7 @@ def test_what_cannot_be_examined_is_said(call, home):
 
 @pytest.mark.usefixtures("home")
 def test_an_undeclared_cost_is_a_remark_not_a_fault():
-    (finding,) = [f for f in examine("./m.py:good") if f.check.startswith("The network passes")]
+    (finding,) = [
+        f for f in examine("./m.py:good") if f.check.startswith("The number of network passes")
+    ]
     assert (finding.status, "makes 1 per sample" in finding.reason) == ("n/a", True)
