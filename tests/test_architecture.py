@@ -37,7 +37,7 @@ ALLOWED = {
     "removal": "errors plugins types units",
     "engine": "errors store types models units removal",
     "methods": "errors plugins suite types models units removal engine",
-    "training": "progress types models",
+    "training": "errors progress types models",
     "environments": "errors plugins suite types data models training",
     "protocols": "errors plugins store ranking types units removal engine",
     "plan": "errors plugins suite store ranking types data models units removal engine methods "

@@ -62,24 +62,6 @@ def test_it_learns_and_keeps_what_it_learned(name, options, epochs, colours, tmp
     assert out.stat().st_size < 40_000
 
 
-def test_crops_and_mirrors_are_of_the_image_itself():
-    x = torch.arange(2 * 3 * 32 * 32.0).reshape(2, 3, 32, 32)
-    generator = torch.Generator().manual_seed(0)
-    made = [train_small.augment(x, generator) for _ in range(40)]
-    assert all(m.shape == x.shape for m in made)
-    padded = torch.nn.functional.pad(x[:1], (4, 4, 4, 4), mode="reflect")[0]
-    windows = {
-        (i, j, mirrored): padded[:, i : i + 32, j : j + 32].flip([2] if mirrored else [])
-        for i in range(9)
-        for j in range(9)
-        for mirrored in (False, True)
-    }
-    found = [[k for k, w in windows.items() if torch.equal(m[0], w)] for m in made]
-    assert all(len(k) == 1 for k in found)
-    assert len({k[0][0] for k in found}) > 5
-    assert {k[0][2] for k in found} == {False, True}
-
-
 def test_a_model_that_needs_weights_is_refused():
     with pytest.raises(assay.InputError, match="without weights, got `cifar_resnet20`"):
         train_small.build("cifar_resnet20", {})

@@ -5,8 +5,17 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def bar(what: str, total: int, show: bool = True) -> Iterator[Callable[[int], None]]:
-    """A bar of `total` steps; what is given is called with how many were done."""
+def bar(
+    what: str, total: int, show: bool = True, note: Callable[[], str] | None = None
+) -> Iterator[Callable[[int], None]]:
+    """A bar of `total` steps; what is given is called with how many were done.
+
+    Args:
+        what: What is being done, in front of the bar.
+        total: The number of steps.
+        show: Whether there is a bar.
+        note: Called after each step; the text stands after the time left.
+    """
     if not show or not total:
         yield lambda steps: None
         return
@@ -26,7 +35,8 @@ def bar(what: str, total: int, show: bool = True) -> Iterator[Callable[[int], No
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(elapsed_when_finished=False),
+        TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task(what, total=total)
-        yield lambda steps: shown.advance(task, steps)
+        task = shown.add_task(what, total=total, note="")
+        yield lambda steps: shown.update(task, advance=steps, note=note() if note else "")

@@ -58,19 +58,19 @@ class TrainedWeights:
         else:
             train()
         net.eval()  # loading weights leaves the mode as it was
-        self._weights[key] = _copy(net)
+        self._weights[key] = copy_weights(net)
         self._used.add(key)
         if path is not None and not path.is_file():
-            _write(save(self._weights[key]), path)
+            write_whole(save(self._weights[key]), path)
 
 
-def _copy(net: nn.Module) -> dict[str, Tensor]:
+def copy_weights(net: nn.Module) -> dict[str, Tensor]:
     """The weights as tensors of their own: safetensors takes neither shared nor strided memory."""
     weights: dict[str, Tensor] = net.state_dict()
     return {name: w.detach().to("cpu", copy=True).contiguous() for name, w in weights.items()}
 
 
-def _write(data: bytes, path: Path) -> None:
+def write_whole(data: bytes, path: Path) -> None:
     """Write a file under another name first, so that no other process reads a part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
