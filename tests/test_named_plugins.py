@@ -44,6 +44,7 @@ OTHER_WORDS: dict[str, dict[str, str]] = {
     "run": MAPS,
     "store": MEAN | MAPS,
     "suite": MEAN | NOISE,
+    "training": {"bcos": "a capability of a network"},
     "types": {"given": "class numbers that the data give"}
     | dict.fromkeys(("bcos", "bagnet"), "a capability of a network"),
 }  # fmt: skip

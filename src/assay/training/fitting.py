@@ -184,7 +184,7 @@ def _one_epoch(
     losses: list[Tensor] = []
     model.net.train()
     with _global_stream(_stream(seed, epoch), device):  # dropout draws from the global stream
-        for number, rows in enumerate(order.split(size)):
+        for number, rows in enumerate(torch.split(order, size)):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.rate_at(epoch * steps + number, steps)
             x = inputs[rows.to(inputs.device)].to(device)
@@ -263,7 +263,7 @@ def _key(
     digest = hashlib.sha256(f"{model.weights_hash} {asdict(recipe)} {seed} {about}".encode())
     for tensor in (inputs, labels):
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        for part in tensor.detach().split(4096):
+        for part in torch.split(tensor.detach(), 4096):
             digest.update(part.cpu().contiguous().flatten().view(torch.uint8).numpy())
     return digest.hexdigest()[:32]
 
