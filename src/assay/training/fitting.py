@@ -264,7 +264,7 @@ def _key(
     for tensor in (inputs, labels):
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         for part in torch.split(tensor.detach(), 4096):
-            digest.update(part.cpu().contiguous().flatten().view(torch.uint8).numpy())
+            digest.update(part.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()[:32]
 
 
