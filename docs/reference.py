@@ -55,7 +55,9 @@ TEXTS = {
     "`abs_sum`, `sum_abs`, `square`, `none`) and `abs`. The cost is the number of network passes "
     "for one sample.",
     "protocol": "Range and chance are those of the default options. If chance is *measured*, it is "
-    "not known from theory: compare a method with the controls.",
+    "not known from theory: compare a method with the controls. The four properties are those of "
+    "[IDSDS](../reference/literature.md#hesse2024), Table 1. Models are compared only by protocols "
+    "that are *inter model*.",
     "fill": "A fill replaces absent units. Write `fill: blur`, or `fill: {blur: {sigma: 5}}`. In "
     "Python a fill can also be a tensor.",
     "units": "Units are removed as a whole. Write `units: slic`, or `units: {grid: {side: 7}}`.",
@@ -183,6 +185,7 @@ def _facts(plugin: Plugin, up: str) -> list[tuple[str, str]]:
             ("Chance", plugin.chance if plugin.chance == "measured" else f"{plugin.chance:g}"),
             ("Uses of a map", f"{USES[plugin.uses]}; signs "
              f"{'matter' if plugin.signs_matter(plugin.defaults) else 'do not matter'}"),
+            ("Properties", plugin.guarantees(plugin.defaults).in_words),
         ]  # fmt: skip
     if isinstance(plugin, registry.Method):
         row = _listed_methods()[plugin.name]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from assay.methods.gradients import gradients, one_pass
     from assay.methods.promises import completeness, conservation
     from assay.models.wrap import model
+    from assay.plugins.properties import Properties
     from assay.plugins.registry import Passes, method, protocol
     from assay.removal import FillChoice
     from assay.report.overlay import overlay
@@ -68,6 +69,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "conservation",
     ),
     "assay.models.wrap": ("model",),
+    "assay.plugins.properties": ("Properties",),
     "assay.plugins.registry": (
         "Passes",
         "method",
@@ -121,6 +123,7 @@ __all__ = [
     "Passes",
     "Preprocess",
     "PrerequisiteError",
+    "Properties",
     "Results",
     "Scores",
     "Spec",

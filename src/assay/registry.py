@@ -1,5 +1,6 @@
 """The door to plug-ins: decorators that register them, functions that look them up."""
 
+from assay.plugins.properties import Properties
 from assay.plugins.registry import (
     TYPES,
     DatasetFactory,
@@ -51,6 +52,7 @@ __all__ = [
     "Passes",
     "Plugin",
     "Promise",
+    "Properties",
     "Protocol",
     "Units",
     "canonical",

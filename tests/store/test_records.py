@@ -45,7 +45,7 @@ def test_keys_that_were_optional_stay_so(results: Results):
     assert "card" not in model
     (protocol,) = (p for p in results.manifest["protocols"].values() if p["name"] == "soundness")
     assert list(protocol)[:4] == ["name", "title", "family", "cite"]
-    assert list(protocol)[-3:] == ["reduce", "axis", "judges"]
+    assert list(protocol)[-4:] == ["reduce", "axis", "judges", "properties"]
 
 
 def test_a_shard_is_summed_up_as_it_was_read(results: Results):

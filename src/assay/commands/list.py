@@ -89,6 +89,10 @@ def _facts(row: Listed) -> list[str]:
     facts = {key: value for key, value in row.items() if key not in NOT_FACTS}
     if "by" in row:
         facts["forward"], facts["backward"] = cost_of(row)
+    if "properties" in row:
+        facts["properties"] = ", ".join(
+            name.replace("_", " ") for name, holds in row["properties"].items() if holds is True
+        )
     return [
         f"{key.replace('_', ' ')}: {', '.join(map(str, v)) if isinstance(v, list) else v}"
         for key, v in facts.items()

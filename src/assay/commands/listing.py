@@ -43,6 +43,7 @@ class Listed(TypedDict, total=False):
     chance: str
     uses: str
     sign_sensitive: bool
+    properties: dict[str, bool | str | None]
     options: dict[str, object]
     allowed: dict[str, str]
     required: list[str]
@@ -139,6 +140,7 @@ def _protocol(plugin: Protocol) -> Listed:
         "chance": str(plugin.chance),
         "uses": plugin.uses,
         "sign_sensitive": plugin.signs_matter(plugin.defaults),
+        "properties": plugin.guarantees(plugin.defaults).to_json(),
     }
 
 

@@ -1,6 +1,8 @@
-"""The cost of explaining one sample."""
+"""The cost of explaining one sample, and what a method promises about its maps."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -22,3 +24,16 @@ class Passes:
         both = (self.forward, self.backward)
         forward, backward = (None if count is None else count * copies for count in both)
         return replace(self, forward=forward, backward=backward)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A number for how far a method's maps deviate from what its formula promises; 0 is perfect.
+
+    `function(model, batch, raw, options)` returns one number per sample, from the formula's output
+    before channels are reduced. `passes` returns its forward passes per sample.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    passes: Callable[[Mapping[str, Any]], int]

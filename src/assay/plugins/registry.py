@@ -26,6 +26,8 @@ from assay.plugins.marks import marked
 from assay.plugins.needs import check_needs
 from assay.plugins.options import missed
 from assay.plugins.passes import Passes as Passes
+from assay.plugins.passes import Promise as Promise
+from assay.plugins.properties import UNDECLARED, Declared, Properties
 from assay.plugins.set_level import SetReduction, own_reduction
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -148,19 +150,6 @@ class Plugin:
             ) from None
 
 
-@dataclass(frozen=True)
-class Promise:
-    """A number for how far a method's maps deviate from what its formula promises; 0 is perfect.
-
-    `function(model, batch, raw, options)` returns one number per sample, from the formula's output
-    before channels are reduced. `passes` returns its forward passes per sample.
-    """
-
-    name: str
-    function: Callable[..., Any]
-    passes: Callable[[Mapping[str, Any]], int]
-
-
 # (batch, options) -> what is removed, the fill, the output that is used. A method that makes the
 # same interventions as a protocol is circular under it.
 Intervenes = Callable[[Any, Mapping[str, Any]], tuple[str, ...]]
@@ -208,6 +197,7 @@ class Protocol(Plugin):
     judges: Literal["sample", "set"] = "sample"  # set: a score depends on the other samples
     whole_truth: bool = False  # whether all of the truth must be marked to score highest
     axis: str = "share of the units removed"  # the x axis of its curves
+    properties: Declared = UNDECLARED  # or from its options
     intervenes: Intervenes | None = None
 
     def __post_init__(self) -> None:
@@ -225,6 +215,11 @@ class Protocol(Plugin):
         """Whether flipping the signs of a map changes its score under these options."""
         sensitive = self.sign_sensitive
         return sensitive(options) if callable(sensitive) else sensitive
+
+    def guarantees(self, options: Mapping[str, Any]) -> Properties:
+        """Its properties under these options."""
+        declared = self.properties
+        return declared(options) if callable(declared) else declared
 
 
 @dataclass(frozen=True)
@@ -335,6 +330,7 @@ def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
             `metric`, the name of its score; `whole_truth`, whether all of the truth must be marked
             to score highest; `reduce`, for a number of the whole set that is not the mean of its
             samples: a function `(curves, x, weights, *, options) -> values`, or its address;
+            `properties`, what it guarantees, without which it may not compare models;
             `needs`, as for methods; `title`, `family`, `cite`, `version`.
     """
     return register("protocol", name, **facts)

@@ -17,6 +17,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.plugins.option_types import Count, Output
 from assay.plugins.registry import protocol
+from assay.protocols.table_one import ACCURACIES, OUTPUTS
 from assay.ranking import arithmetic
 from assay.removal import FillChoice
 from assay.types import Case, Response, Scores
@@ -127,6 +128,7 @@ def _drop(
 
 @protocol(
     "morf",
+    properties=OUTPUTS,
     higher_is_better=True,
     range=(-1, 1),
     uses="order",
@@ -160,6 +162,7 @@ def morf(
 
 @protocol(
     "lerf",
+    properties=OUTPUTS,
     higher_is_better=False,
     range=(-1, 1),
     uses="order",
@@ -193,6 +196,7 @@ def lerf(
 
 @protocol(
     "abpc",
+    properties=OUTPUTS,
     higher_is_better=True,
     range=(-1, 1),
     uses="order",
@@ -229,6 +233,7 @@ def abpc(
 
 @protocol(
     "deletion",
+    properties=OUTPUTS,
     higher_is_better=False,
     range=(0, 1),
     uses="order",
@@ -261,6 +266,7 @@ def deletion(
 
 @protocol(
     "insertion",
+    properties=OUTPUTS,
     higher_is_better=True,
     range=(0, 1),
     uses="order",
@@ -316,6 +322,7 @@ def _accuracy(
 
 @protocol(
     "accuracy_morf",
+    properties=ACCURACIES,
     higher_is_better=False,
     range=(0, 1),
     uses="order",
@@ -346,6 +353,7 @@ def accuracy_morf(
 
 @protocol(
     "accuracy_lerf",
+    properties=ACCURACIES,
     higher_is_better=True,
     range=(0, 1),
     uses="order",

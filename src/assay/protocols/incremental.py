@@ -15,6 +15,7 @@ from assay.errors import NotApplicable
 from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
 from assay.protocols.curves import Steps, joined, ranked, removed_shares
+from assay.protocols.table_one import OUTPUTS
 from assay.removal import FillChoice, make_removal
 from assay.types import Case, Response, Scores
 from assay.units.absent import by_rank
@@ -26,6 +27,7 @@ CHEAP = 2  # forward passes per sample that a method may take to be repeated at 
 
 @protocol(
     "incremental_deletion",
+    properties=OUTPUTS,
     higher_is_better=True,
     range=(0, 1),
     uses="order",

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from assay.plugins.option_types import Options
 from assay.plugins.registry import protocol
+from assay.protocols.table_one import KNOWN_TRUTH
 from assay.protocols.truth import map_and_truth
 from assay.ranking.arithmetic import pearson
 from assay.store import Array
@@ -26,6 +27,7 @@ FACTS: Options = {
     "sign_sensitive": False,
     "needs": ["counted", "image", "truth"],
     "family": "truth",
+    "properties": KNOWN_TRUTH,
     "cite": "zhang2023attributionlab",
 }
 SHARES = torch.linspace(0, 1, 21, dtype=torch.float64)  # where curves are drawn

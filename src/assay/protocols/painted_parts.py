@@ -15,6 +15,7 @@ from assay.engine.engine import intervention
 from assay.errors import InputError
 from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
+from assay.protocols.table_one import SHARES_OF_OUTPUTS, ranked_part_drops
 from assay.ranking.arithmetic import spearman
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
@@ -30,6 +31,7 @@ THRESHOLDS = tuple((0.01 + 0.49 * k / 79) for k in range(80))
 
 @protocol(
     "part_deletion",
+    properties=ranked_part_drops,
     higher_is_better=True,
     range=(0, 1),
     chance=0.5,
@@ -102,6 +104,7 @@ def grown(mask: Tensor, margin: int) -> Tensor:  # [B, H, W] bool
 
 @protocol(
     "part_completeness",
+    properties=SHARES_OF_OUTPUTS,
     higher_is_better=True,
     range=(0, 1),
     uses="value",

@@ -14,6 +14,7 @@ from assay.errors import InputError
 from assay.plugins.option_types import InnerShare, Output
 from assay.plugins.registry import protocol
 from assay.protocols.curves import Order, ranked
+from assay.protocols.table_one import OUTPUTS
 from assay.removal import FillChoice
 from assay.types import Case, Scores
 from assay.units.features import UnitsChoice
@@ -24,6 +25,7 @@ ERASER: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 @protocol(
     "comprehensiveness",
+    properties=OUTPUTS,
     higher_is_better=True,
     range=(-1, 1),
     uses="order",
@@ -57,6 +59,7 @@ def comprehensiveness(
 
 @protocol(
     "sufficiency",
+    properties=OUTPUTS,
     higher_is_better=False,
     range=(-1, 1),
     uses="order",

@@ -10,6 +10,7 @@ import torch
 
 from assay.plugins.registry import protocol
 from assay.protocols.curves import Order, Steps, area, correct, curve, ranked
+from assay.protocols.table_one import ACCURACIES
 from assay.removal import FillChoice
 from assay.types import Case, Scores
 from assay.units.features import UnitsChoice
@@ -45,6 +46,7 @@ def _road(
 
 @protocol(
     "road_morf",
+    properties=ACCURACIES,
     higher_is_better=False,
     range=(0, 1),
     uses="order",
@@ -80,6 +82,7 @@ def road_morf(
 
 @protocol(
     "road_lerf",
+    properties=ACCURACIES,
     higher_is_better=True,
     range=(0, 1),
     uses="order",

@@ -8,6 +8,7 @@ from pydantic import Field
 from assay.engine.engine import intervention
 from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
+from assay.protocols.table_one import ranked_drops
 from assay.ranking.arithmetic import spearman
 from assay.removal import FillChoice
 from assay.types import Case, Scores
@@ -17,6 +18,7 @@ from assay.units.features import UnitsChoice, make_units, one_of
 
 @protocol(
     "single_deletion",
+    properties=ranked_drops,
     higher_is_better=True,
     range=(-1, 1),
     chance=0.0,

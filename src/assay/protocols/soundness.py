@@ -14,6 +14,7 @@ from assay.errors import NotApplicable
 from assay.plugins.option_types import Share, ShareBelowOne
 from assay.plugins.registry import protocol
 from assay.protocols.curves import correct
+from assay.protocols.table_one import ACCURACIES
 from assay.removal import FillChoice
 from assay.types import Case, Scores
 from assay.units.absent import above, below, by_rank, ranks
@@ -27,6 +28,7 @@ _REMOVED = {"slope": (98, 3), "paper": (98, 1), "code": (98, 3)}
 
 @protocol(
     "soundness",
+    properties=ACCURACIES,
     higher_is_better=True,
     range=(0, 1),
     uses="value",
@@ -108,6 +110,7 @@ def _mass(features: Features, values: Tensor) -> Tensor:  # [B, P + 1]
 
 @protocol(
     "completeness",
+    properties=ACCURACIES,
     higher_is_better=True,
     range=(-1, 1),
     chance=0.0,

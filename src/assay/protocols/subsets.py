@@ -12,6 +12,7 @@ from assay.engine.engine import intervention
 from assay.errors import InputError, NotApplicable
 from assay.plugins.option_types import Options, Output, Share
 from assay.plugins.registry import protocol
+from assay.protocols.table_one import CORRELATED_VALUES, OUTPUTS
 from assay.ranking.arithmetic import pearson
 from assay.removal import FillChoice
 from assay.types import Batch, Case, Scores
@@ -24,6 +25,7 @@ Grid = Annotated[int, Field(ge=2)] | None
 
 @protocol(
     "infidelity",
+    properties=OUTPUTS,
     higher_is_better=False,
     range=(0, float("inf")),
     uses="value",
@@ -139,6 +141,7 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
 
 @protocol(
     "sensitivity_n",
+    properties=CORRELATED_VALUES,
     higher_is_better=True,
     range=(-1, 1),
     chance=0.0,
@@ -179,6 +182,7 @@ def sensitivity_n(
 
 @protocol(
     "faithfulness_correlation",
+    properties=CORRELATED_VALUES,
     higher_is_better=True,
     range=(-1, 1),
     chance=0.0,

@@ -18,6 +18,7 @@ from assay.protocols.agreement import (
     soft_scores,
     top_inside,
 )
+from assay.protocols.table_one import KNOWN_TRUTH
 from assay.types import Case, Scores
 
 FACTS: Options = {
@@ -26,6 +27,7 @@ FACTS: Options = {
     "sign_sensitive": lambda options: options["truth"] != "overall",
     "needs": ["truth"],
     "family": "truth",
+    "properties": KNOWN_TRUTH,
 }
 
 

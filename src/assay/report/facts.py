@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from assay.report.charts import NOTHING, shown
-from assay.store import CellRecord, CleanAccuracy, Manifest, MethodEntry, PluginEntry
+from assay.store import CellRecord, CleanAccuracy, Manifest, MethodEntry, PluginEntry, ProtocolEntry
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -43,10 +43,20 @@ def protocols(manifest: Manifest) -> list[Card]:
             ("chance", _plain(protocol.chance)),
             ("reads", _plain(protocol.uses)),
             ("sign", "matters" if protocol.sign_sensitive else "does not matter"),
+            *_properties(protocol),
             *_common(protocol),
         ]
         cards.append(_card(label, protocol, (protocol.family,), rows))
     return cards
+
+
+def _properties(protocol: ProtocolEntry) -> Rows:
+    """What the protocol guarantees; nothing where the run did not store it."""
+    words = {"True": "yes", "False": "no", "None": "not applicable"}
+    return tuple(
+        ("why", str(value)) if name == "reason" else (name.replace("_", " "), words[str(value)])
+        for name, value in protocol.properties.items()
+    )
 
 
 def methods(manifest: Manifest, records: Sequence[CellRecord]) -> list[Card]:

@@ -160,6 +160,7 @@ def _describe_protocol(choice: Choice) -> ProtocolEntry:
         reduce=reduction_name(plugin.reduce),
         axis=plugin.axis,
         judges=plugin.judges,
+        properties=plugin.guarantees(choice.options).to_json(),
     )
 
 

@@ -130,7 +130,10 @@ class ProtocolEntry(PluginEntry):
         reduce: How the scores of a set become one number.
         axis: What the x axis of its curves shows.
         judges: `sample`, or `set` where only a whole set has a score.
+        properties: What it guarantees, such as `inter_model`; empty in runs that did not store it.
     """
+
+    optional: ClassVar[frozenset[str]] = frozenset({"properties"})
 
     metric: str = ""
     higher_is_better: bool = False
@@ -141,6 +144,7 @@ class ProtocolEntry(PluginEntry):
     reduce: str = "mean"
     axis: str = "share"
     judges: str = "sample"
+    properties: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def limits(self) -> Limits:
