@@ -227,6 +227,7 @@ class Fill(Plugin):
     """What replaces absent units: `(Batch, *, options) -> Replace`."""
 
     kind: ClassVar[str] = "fill"
+    natural: bool = False  # the result looks like the data: nothing shows what was removed
     imputes: bool = False  # it solves for the absent pixels, which takes extra time
     constant: float | None = None  # the same number at every entry of the model's input
     on_tokens: str = ""  # the fill used instead where inputs are token ids

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from assay.plugins.properties import Properties
+from assay.plugins.registry import get, pick
 
 OUTPUTS = Properties(
     in_domain=False,
@@ -45,7 +46,9 @@ def ranked_in_domain_drops(options: Mapping[str, object]) -> Properties:
 
 def ranked_part_drops(options: Mapping[str, object]) -> Properties:
     """Of the same with painted parts; only images painted anew are in domain."""
-    return _ranked(options, in_domain=options["fill"] == "rerender", natural_data=False)
+    fill = options["fill"]
+    natural = not hasattr(fill, "shape") and get("fill", pick(fill)[0]).natural
+    return _ranked(options, in_domain=natural, natural_data=False)
 
 
 def _ranked(options: Mapping[str, object], *, in_domain: bool, natural_data: bool) -> Properties:

@@ -35,7 +35,7 @@ class Rerender:
         return torch.stack(painted).to(self.batch.inputs)
 
 
-@fill("rerender", title="Painted without the part")
+@fill("rerender", natural=True, title="Painted without the part")
 def rerender(batch: Batch) -> Rerender:
     """The image painted without the absent part: what lies behind it becomes visible."""
     return Rerender(parts_of(batch, "parts to leave out, as the fill `rerender` does,"), batch)
