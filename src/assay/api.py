@@ -18,9 +18,9 @@ from assay.errors import InputError, NotApplicable, unknown, warn
 from assay.methods.attribution import attribute, given, other_maps, reduce_map, wrong_shape
 from assay.methods.attributors import attributor, is_attributor
 from assay.models.wrap import layer_name
-from assay.models.wrap import model as as_model
-from assay.plan.applicable import applicable
+from assay.plan.applicable import applicable_to_any
 from assay.plan.forecast import Forecast
+from assay.plan.model_choices import Network, check_shared, models_of, one_model
 from assay.plan.plan import Plan, build_one
 from assay.plan.scoring import dealt, score_case, settled
 from assay.plugins import registry
@@ -43,7 +43,7 @@ Target = int | str  # `label`, `predicted`, or a class by its number or name
 
 @torch.inference_mode(False)  # gradients are needed, also when called in inference mode
 def benchmark(
-    net: nn.Module | Model | str,
+    net: Network | Mapping[str, Network],
     data: object,
     methods: Sequence[object] | Mapping[str, object] | None = None,
     protocols: Sequence[object] | None = None,
@@ -59,7 +59,7 @@ def benchmark(
 
     Args:
         net: A network, a `Model` from `assay.model`, or a name as on the command line, such as
-            `hf:FOLDER`.
+            `hf:FOLDER`. A dict of these by name scores several models in one run.
         data: `(X, y)` with X as the network takes it; `y=None` explains the predicted class. Also a
             torch dataset, a `Dataset`, or a path or name as on the command line.
         methods: Names, `{name: options}`, `{"label": tensor of maps}`, callables
@@ -121,7 +121,7 @@ def _say_clean(row: CleanAccuracy, aloud: bool) -> None:
 
 @torch.inference_mode(False)
 def dry_run(
-    net: nn.Module | Model | str,
+    net: Network | Mapping[str, Network],
     data: object,
     methods: Sequence[object] | Mapping[str, object] | None = None,
     protocols: Sequence[object] | None = None,
@@ -141,7 +141,7 @@ def dry_run(
 
 @torch.inference_mode(False)
 def explain(
-    net: nn.Module | Model | str,
+    net: Network,
     X: object,
     y: object,
     method: object,
@@ -153,7 +153,7 @@ def explain(
 
     `y` is the class explained for each sample, or None for the predicted one.
     """
-    explained = _model(net)
+    explained = one_model(net)
     choice = _method(method, options, explained)
     # A suite requires a protocol; none is run here.
     spec = _spec(explained, (X, y), [choice], PROTOCOLS[:1], seed, "label", None)
@@ -175,7 +175,7 @@ def explain(
 
 @torch.inference_mode(False)
 def score(
-    net: nn.Module | Model | str,
+    net: Network,
     X: object,
     y: object,
     maps: Tensor,
@@ -197,7 +197,7 @@ def score(
     chosen = choose_one("protocol", {name: {**written, **options}})
     choice = given("maps", maps)
     data = X if isinstance(X, Dataset) else (X, y)
-    spec = _spec(net, data, [choice], [chosen], seed, "label", None)
+    spec = _spec(one_model(net), data, [choice], [chosen], seed, "label", None)
     scores: list[Scores] = []
     with _engines(spec) as engines:
         for plan, engine in engines:
@@ -238,7 +238,7 @@ def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Engine]]]:
 
 
 def _spec(
-    net: nn.Module | Model | str,
+    net: Network | Mapping[str, Network],
     data: object,
     methods: Sequence[object] | Mapping[str, object] | None,
     protocols: Sequence[object] | None,
@@ -246,22 +246,21 @@ def _spec(
     target: Target,
     limit: int | None,
 ) -> Spec:
-    model = _model(net)
-    if isinstance(data, str | Path):
-        dataset: Dataset = build_one("dataset", dataset_item(str(data)))
-    else:
-        embeds = any(isinstance(part, nn.Embedding) for part in model.net.modules())
-        dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
-    _warn_of_another_output(model, dataset)
-    model = replace(model, modality=dataset.modality)
+    models = models_of(net)
+    dataset = _dataset(data, models)
+    for model in models:
+        _warn_of_another_output(model, dataset)
+    models = [replace(model, modality=dataset.modality) for model in models]
+    if methods is not None and len(models) > 1:
+        check_shared(_items(methods))
     return make_suite(
         {
             "datasets": [dataset],
-            "models": [model],
-            "methods": applicable("method", METHODS, model, dataset)
+            "models": models,
+            "methods": applicable_to_any("method", METHODS, models, dataset)
             if methods is None
-            else [_fits(_method(m, {}, model), m, dataset) for m in _items(methods)],
-            "protocols": applicable("protocol", PROTOCOLS, model, dataset)
+            else [_fits(_method(m, {}, models[0]), m, dataset) for m in _items(methods)],
+            "protocols": applicable_to_any("protocol", PROTOCOLS, models, dataset)
             if protocols is None
             else _items(protocols),
             "target": "predicted" if target == "label" and "labels" not in dataset.has else target,
@@ -269,6 +268,21 @@ def _spec(
             "limit": limit,
         }
     )
+
+
+def _dataset(data: object, models: Sequence[Model]) -> Dataset:
+    if isinstance(data, str | Path):
+        dataset: Dataset = build_one("dataset", dataset_item(str(data)))
+        return dataset
+    tokens = {model.tokens is not None for model in models}
+    if len(tokens) > 1:
+        names = ", ".join(model.name for model in models if model.tokens is None)
+        raise InputError(
+            f"Expected networks that all take tokens or all take numbers, got both: {names} "
+            f"have no tokens. Run them apart."
+        )
+    embeds = any(isinstance(part, nn.Embedding) for m in models for part in m.net.modules())
+    return as_dataset(data, tokens=tokens.pop(), embeds=embeds)
 
 
 def _warn_of_another_output(model: Model, dataset: Dataset) -> None:
@@ -282,13 +296,6 @@ def _warn_of_another_output(model: Model, dataset: Dataset) -> None:
             f"the same network, but another of its outputs is read. Pass "
             f"`env.model, env.dataset`.",
         )
-
-
-def _model(net: nn.Module | Model | str) -> Model:
-    if not isinstance(net, str):
-        return as_model(net)
-    model: Model = build_one("model", net)
-    return model
 
 
 def _fits(choice: Choice, item: object, dataset: Dataset) -> Choice:

@@ -1,6 +1,6 @@
 """Select the methods and protocols that apply to a model and a dataset."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from assay.plan.plan import build_one
 from assay.plugins.option_types import Item
@@ -13,6 +13,14 @@ def applicable(kind: str, items: Iterable[Item], model: Model, dataset: Dataset)
     available = model.capabilities | dataset.has | {dataset.modality}
     choices = [(item, choose_one(kind, item)) for item in items]
     return [item for item, choice in choices if choice.plugin.required(choice.options) <= available]
+
+
+def applicable_to_any(
+    kind: str, items: Sequence[Item], models: Sequence[Model], dataset: Dataset
+) -> list[Item]:
+    """The methods or protocols that apply to at least one of the models."""
+    useful = [item for model in models for item in applicable(kind, items, model, dataset)]
+    return [item for item in items if item in useful]
 
 
 def only_applicable(spec: Spec, *, methods: bool, protocols: bool) -> Spec:
