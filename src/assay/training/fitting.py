@@ -23,7 +23,7 @@ from assay.types.model import log_probabilities
 CHECKED = 50  # steps between two looks at the loss; each look makes a GPU wait
 SHARE = 0.5  # of the free memory of a GPU that the data may take
 
-# (inputs [B, ...], generator on the CPU) -> inputs [B, ...]
+# (inputs [B, ...], generator on their device) -> inputs [B, ...]
 Change = Callable[[Tensor, torch.Generator], Tensor]
 
 
@@ -159,9 +159,12 @@ def normalised(model: Model, inputs: Tensor) -> Tensor:
             "Expected the normalisation of the model for images of 8 bits. Pass `mean=` and `std=` "
             "to `assay.model`, or give the inputs as the network takes them."
         )
-    pixels = inputs.float() / 255
-    mean, std = (pixels.new_tensor(v)[:, None, None] for v in (model.pixels.mean, model.pixels.std))
-    return ((pixels - mean) / std).to(model.dtype)
+    pixels, (mean, std) = inputs.float() / 255, (model.pixels.mean, model.pixels.std)
+    channels = pixels.shape[1]
+    mean, std = (values * channels if len(values) == 1 else values for values in (mean, std))
+    # By numbers, one channel after the other: a tensor of them would make a GPU wait for its copy.
+    scaled = [(pixels[:, c] - mean[c]) / std[c] for c in range(channels)]
+    return torch.stack(scaled, 1).to(model.dtype)
 
 
 def _one_epoch(
@@ -177,10 +180,11 @@ def _one_epoch(
 ) -> float:
     """Train one epoch; a short rest is left out. Gives the mean loss."""
     device = model.device
-    generator = torch.Generator().manual_seed(_stream(seed, epoch))
+    # On the device of the network, so that no step waits for a copy of random numbers.
+    generator = torch.Generator(device).manual_seed(_stream(seed, epoch))
     size = min(recipe.batch, len(inputs))
     steps = len(inputs) // size
-    order = torch.randperm(len(inputs), generator=generator)[: steps * size]
+    order = torch.randperm(len(inputs), generator=generator, device=device)[: steps * size]
     losses: list[Tensor] = []
     model.net.train()
     with _global_stream(_stream(seed, epoch), device):  # dropout draws from the global stream
@@ -197,7 +201,7 @@ def _one_epoch(
                 x = x.contiguous(memory_format=torch.channels_last)
             with torch.autocast(device.type, torch.bfloat16, device.type == "cuda"):
                 logits, binary = model.read(x)
-            loss = loss_of(model, logits.float(), labels[rows.to(device)], binary)
+            loss = loss_of(model, logits.float(), labels[rows], binary)
             optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             optimizer.step()
