@@ -35,6 +35,7 @@ from assay.plugins.registry import get
 from assay.run.executors import keep_freed_memory
 from assay.suite.spec import Choice, choose_one
 from assay.types import Batch, Case, Model
+from assay.types.card import in_domain_need
 from benchmarks import imputation
 
 PAINTED = ("part_deletion", "part_completeness")  # of parts, where images are painted of them
@@ -50,6 +51,7 @@ PROTOCOLS: list[Any] = [
     "comprehensiveness",
     "sufficiency",
     "single_deletion",
+    "in_domain_single_deletion",
     {"infidelity": {"sizes": (2 / 7,), "stride": 1 / 7}},
     {"sensitivity_n": {"subsets": 5, "shares": (0.1, 0.25, 0.5)}},
     {"faithfulness_correlation": {"subsets": 15}},
@@ -301,6 +303,7 @@ def bench_setting(setting: Setting, given: argparse.Namespace) -> Iterator[dict[
     def chosen(kind: str, items: list[Any]) -> list[Choice]:
         data = setting.batch.dataset
         has = {*setting.model.capabilities, "image", *(data.has if data else ())}
+        has.add(in_domain_need(4, "zero"))  # fine-tuning does not change the time
         choices = [choose_one(kind, item) for item in items]
         choices = [c for c in choices if c.plugin.required(c.options) <= has]
         return [

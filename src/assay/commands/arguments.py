@@ -42,6 +42,10 @@ WeightsOption = Annotated[
     str | None,
     typer.Option(help="The model's weights: a .safetensors file or a PyTorch state dict."),
 ]
+CardOption = Annotated[
+    str | None,
+    typer.Option("--card", help="The card.json that `assay finetune` wrote beside the weights."),
+]
 SizeOption = Annotated[
     int | None,
     typer.Option(min=1, help="The input's height and width in pixels. Needs --mean and --std."),

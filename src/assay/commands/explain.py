@@ -9,6 +9,7 @@ import typer
 
 from assay.commands.arguments import (
     MODEL_HELP,
+    CardOption,
     MeanOption,
     ResizeOption,
     SizeOption,
@@ -58,13 +59,14 @@ def explain(
     resize: ResizeOption = None,
     mean: MeanOption = None,
     std: StdOption = None,
+    card: CardOption = None,
 ) -> None:
     """Draw one method's map over an image or text. Red supports the class, blue opposes it."""
     from assay.suite.from_options import ModelOptions, model_item
 
     if best is not None and method is not None:
         raise InputError("Expected `--method` or `--best`, not both: the run names the method.")
-    item = model_item(model, ModelOptions(weights, size, resize, mean, std))
+    item = model_item(model, ModelOptions(weights, size, resize, mean, std, card=card))
     sentences, picture = _explained(image, item, method, best, target)
     output = output or Path("explanation.html" if hasattr(picture, "words") else "explanation.png")
     _save(picture, output)

@@ -12,6 +12,7 @@ from assay.commands.arguments import (
     MODEL_HELP,
     BatchOption,
     BudgetOption,
+    CardOption,
     DeviceOption,
     DryOption,
     LimitOption,
@@ -74,6 +75,7 @@ def run(
         str | None,
         typer.Option(help="The names of the classes in the model's order, separated by commas."),
     ] = None,
+    card: CardOption = None,
     target: Annotated[
         str,
         typer.Option(help="The class to explain: label, predicted, or a class's number or name."),
@@ -86,13 +88,14 @@ def run(
     if suite is None:
         from assay.plan.applicable import only_applicable
 
-        described = ModelOptions(weights, size, resize, mean, std, classes)
+        described = ModelOptions(weights, size, resize, mean, std, classes, card)
         spec = own_suite(model, data, described, methods, protocols, target)
         spec = only_applicable(spec, methods=methods is None, protocols=protocols is None)
     else:
         _refuse_beside_suite(
             model=model, weights=weights, data=data, methods=methods, size=size,
             protocols=protocols, resize=resize, mean=mean, std=std, classes=classes,
+            card=card,
         )  # fmt: skip
         spec = read_suite(suite)
     run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps)

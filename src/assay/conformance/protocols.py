@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay.api import benchmark, score
 from assay.conformance.worlds import (
     Exam,
     Fault,
+    designed_card,
     linear_images,
     linear_texts,
     linear_vectors,
@@ -34,7 +35,8 @@ from assay.run.shard import make_engine
 from assay.run.suite_run import prepare
 from assay.store import NOWHERE
 from assay.suite.spec import choose_one, make_suite
-from assay.types import Case
+from assay.types import Case, Model
+from assay.types.card import IN_DOMAIN
 
 _LAST: dict[str, tuple[Exam, Tensor]] = {}  # the last scores of exact maps
 
@@ -48,7 +50,22 @@ def scores(exam: Exam, maps: Tensor, item: Any) -> Tensor:  # [B]
     _check_tried(exam, item)
     data = exam.data
     x, y = data if isinstance(data, tuple) else (data, None)
-    return score(exam.net, x, y, maps, item)
+    return score(_network(exam, item), x, y, maps, item)
+
+
+def _network(exam: Exam, item: Any) -> nn.Module | Model:
+    """The network, with the card of a fine-tuning where the protocol asks for one.
+
+    Designed networks are not fine-tuned: their exact maps are exact without a cell too.
+    """
+    choice = choose_one("protocol", item)
+    if not any(need.startswith(IN_DOMAIN) for need in choice.plugin.required(choice.options)):
+        return exam.net
+    model = as_model(exam.net)
+    if model.modality != "image":
+        return model
+    grid, fill = choice.options["grid"], choice.options["fill"]
+    return as_model(model, card=designed_card(grid, fill, model.weights_hash))
 
 
 def _check_tried(exam: Exam, item: Any) -> None:
@@ -127,7 +144,7 @@ def the_map_is_not_touched(exam: Exam, item: Any) -> None:
     """The map is not changed, so that the next protocol reads the same map."""
     _check_tried(exam, item)
     data = as_dataset(exam.data)
-    model = replace(as_model(exam.net), modality=data.modality)
+    model = replace(as_model(_network(exam, item)), modality=data.modality)
     fields = {"datasets": [data], "models": [model]}
     spec = make_suite({**fields, "methods": ["random"], "protocols": [item]})
     plan, _ = prepare(spec, NOWHERE)
@@ -173,7 +190,7 @@ def a_constant_map_is_scored(exam: Exam, item: Any) -> None:
     flat = {"flat": torch.ones_like(exam.truth)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # failures are checked below
-        results = benchmark(exam.net, exam.data, [flat], [item], progress=False)
+        results = benchmark(_network(exam, item), exam.data, [flat], [item], progress=False)
     if results.failures:
         raise Fault(results.failures[0]["message"])
     headline = results.query("select value, status from scores where headline")

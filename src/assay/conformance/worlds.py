@@ -17,7 +17,7 @@ from assay.models.small_vit import SmallViT
 from assay.models.token_classifier import PAD, SPECIAL, TokenClassifier, Vocabulary
 from assay.models.wrap import model as as_model
 from assay.suite.spec import choose_one
-from assay.types import Batch, Dataset, Model, Tokenize
+from assay.types import Batch, Card, Dataset, Model, Tokenize
 
 
 class Fault(Exception):
@@ -316,6 +316,17 @@ class Exam:
             ids = self.x.ids[:n]
             return replace(self, x=replace(self.x, ids=ids), y=self.y[:n], truth=self.truth[:n])
         return replace(self, x=self.x[:n], y=self.y[:n], truth=self.truth[:n])
+
+
+def designed_card(grid: int, fill: Any, weights_hash: str) -> Card:
+    """The card that a designed network would have if it had been fine-tuned."""
+    return Card(
+        grid=grid, fill=fill, probability=0.5, epochs=1, seed=0, placebo=False,
+        accuracy_before=1.0, accuracy_after=1.0, worst_patch_before=1.0, worst_patch_after=1.0,
+        lowest_patch_before=1.0, lowest_patch_after=1.0, mad_softmax=0.0, mad_gradcam=None,
+        overlap=None, weights_sha256=weights_hash, base_sha256=weights_hash, origin="designed",
+        n=1,
+    )  # fmt: skip
 
 
 def linear_images() -> Exam:

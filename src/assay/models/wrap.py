@@ -5,12 +5,14 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from assay.errors import InputError
-from assay.types import Model, Pixels, Prepare, Preprocess, Tokenize, Tokens
+from assay.models.carded import with_card
+from assay.types import Card, Model, Pixels, Prepare, Preprocess, Tokenize, Tokens
 from assay.types.model import Reshape
 
 
@@ -28,6 +30,7 @@ def model(
     name: str | None = None,
     prepare: Prepare | None = None,
     tokens: Tokens | None = None,
+    card: Card | str | Path | None = None,
 ) -> Model:
     """A network as assay takes it; a `Model` passes through.
 
@@ -48,6 +51,7 @@ def model(
         prepare: A `Preprocess` or a `Tokenize`, from an image file or a text to the input, where
             `size`, `mean` and `std` cannot describe it.
         tokens: What token ids mean to a network of texts; a `Tokenize` contains it.
+        card: The card of its fine-tuning, or the file that `assay finetune` wrote.
 
     Raises:
         InputError: An argument is not what was expected.
@@ -64,7 +68,7 @@ def model(
                 f"Expected no `{extra[0]}` for `{net.name}`, which is already a `Model`. Give its "
                 f"network, `model.net`, or change the model with `dataclasses.replace`."
             )
-        return net
+        return net if card is None else with_card(net, card)
     if not isinstance(net, nn.Module):
         raise InputError(f"Expected a torch.nn.Module or a `Model`, {_got(net)}.")
     if any(weight.is_inference() for weight in net.parameters()):
@@ -88,7 +92,7 @@ def model(
         raise InputError(
             f"Expected `output` to be a key, a position or a function, got {type(output).__name__}."
         )
-    return Model(
+    described = Model(
         net=net,
         name=name or type(net).__name__.lower(),
         modality="image" if tokens is None else "text",
@@ -100,6 +104,7 @@ def model(
         classes=_classes(classes),
         output=output,
     )
+    return described if card is None else with_card(described, card)
 
 
 def _reshape(value: Reshape | Sequence[int] | None) -> Reshape | None:

@@ -16,6 +16,7 @@ from assay.data.memory import as_dataset
 from assay.environments.environment import Environment
 from assay.environments.environment import build as build_environment
 from assay.errors import InputError
+from assay.models.carded import with_card
 from assay.models.factory import build_model
 from assay.models.hub import hub_model, is_hub_name
 from assay.models.prepare import Prepared
@@ -24,7 +25,8 @@ from assay.plan.prepared_networks import Networks
 from assay.plugins import registry
 from assay.suite.spec import Choice, Spec, choose
 from assay.training.trained_weights import TrainedWeights
-from assay.types import Batch, Dataset, Model, Prepare, Tokenize
+from assay.types import Batch, Card, Dataset, Model, Prepare, Tokenize
+from assay.types.card import IN_DOMAIN
 
 # Number of samples that one process explains and scores together. The first shards are small, so
 # that a few samples already keep several workers busy. Shard borders do not depend on the number
@@ -199,8 +201,16 @@ class Plan:
         if place not in self._cells:
             base = self._base(shard.dataset, shard.model, shard.seed)
             what = {**base, "method": method.key, "protocol": protocol.key}
+            if card := self._card_needs(shard, protocol):
+                what["card"] = card  # a card that comes later makes a cell that is scored
             self._cells[place] = registry.identity(what)
         return self._cells[place]
+
+    def _card_needs(self, shard: Shard, choice: Choice) -> list[str]:
+        """The needs of a plug-in that the card of the model's fine-tuning meets."""
+        card = self.models[shard.model].card.get(IN_DOMAIN)
+        tuned = card.capabilities if isinstance(card, Card) else frozenset()
+        return sorted(choice.plugin.required(choice.options) & tuned)
 
     def piece(self, shard: Shard, method: Choice, protocol: Choice) -> str:
         """The name of the files of one cell in one shard."""
@@ -282,7 +292,9 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
             name, options = registry.pick(item)
             own = options.pop("label", None)
             own = None if own is None else str(own)
+            card = options.pop("card", None) if kind == "model" else None
             thing, label = _from_name(kind, name, options, own)
+            thing = thing if card is None else with_card(thing, str(card))
         if label in built:
             raise _duplicate(kind, label)
         built[label] = thing

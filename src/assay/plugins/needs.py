@@ -21,6 +21,7 @@ NEEDS = {
     "counted": "data where every truth pixel counts one, as in single_color_modulo",
     "parts": "images painted of parts, as in the environment `parts`",
     "bcos": "a B-cos network with its explanation mode",
+    "in_domain": "a network fine-tuned on inputs without one cell, and its card: `assay finetune`",
     "bagnet": "a bag of patches, such as a BagNet, with `patch_logits`, `receptive_field` and "
     "`stride`",
 }
@@ -28,9 +29,22 @@ NEEDS = {
 
 def say_missing(model: str, missing: list[str]) -> str:
     """Describe missing capabilities, to follow the word `needs` in a message."""
-    remedy = "declare it in `has` of the model"
-    described = (f"{need} ({NEEDS.get(need, remedy)})" for need in missing)
+    described = (f"{need} ({_remedy(need)})" for need in missing)
     return f"{', '.join(described)}, which model `{model}` with these data does not have."
+
+
+def _remedy(need: str) -> str:
+    """What a need means, and what to do about it."""
+    name, _, options = need.partition(":")
+    if name != "in_domain" or not options:
+        return NEEDS.get(need, "declare it in `has` of the model")
+    grid, _, fill = options.removeprefix("grid=").partition(",fill=")
+    fill = f"'{fill}'" if "(" in fill else fill
+    return (
+        f"a network fine-tuned on inputs without one cell of this grid and fill, and its card: "
+        f"`assay finetune --model M --data D --grid {grid} --fill {fill} --out DIR` makes one; "
+        f"then give `--weights DIR/weights.safetensors --card DIR/card.json`"
+    )
 
 
 def check_needs(kind: str, name: str, needs: frozenset[str]) -> None:

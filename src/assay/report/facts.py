@@ -12,7 +12,7 @@ Rows = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Card:
+class Facts:
     """One method, protocol, model or dataset."""
 
     label: str
@@ -31,7 +31,7 @@ class Trouble:
     message: str
 
 
-def protocols(manifest: Manifest) -> list[Card]:
+def protocols(manifest: Manifest) -> list[Facts]:
     """A card per protocol."""
     cards = []
     for label, protocol in manifest.protocols.items():
@@ -59,7 +59,7 @@ def _properties(protocol: ProtocolEntry) -> Rows:
     )
 
 
-def methods(manifest: Manifest, records: Sequence[CellRecord]) -> list[Card]:
+def methods(manifest: Manifest, records: Sequence[CellRecord]) -> list[Facts]:
     """A card per method, with the costs of its cells."""
     cards = []
     for label, method in manifest.methods.items():
@@ -78,7 +78,7 @@ def methods(manifest: Manifest, records: Sequence[CellRecord]) -> list[Card]:
     return cards
 
 
-def models(manifest: Manifest) -> list[Card]:
+def models(manifest: Manifest) -> list[Facts]:
     """A card per model."""
     cards = []
     for name, model in manifest.models.items():
@@ -94,11 +94,11 @@ def models(manifest: Manifest) -> list[Card]:
             ("device", _plain(model.device)),
             *((f"accuracy on {entry.dataset}", _accuracy(entry)) for entry in clean),
         )
-        cards.append(Card(name, "", "", (), rows))
+        cards.append(Facts(name, "", "", (), rows))
     return cards
 
 
-def datasets(manifest: Manifest) -> list[Card]:
+def datasets(manifest: Manifest) -> list[Facts]:
     """A card per dataset."""
     cards = []
     for name, dataset in manifest.datasets.items():
@@ -107,7 +107,7 @@ def datasets(manifest: Manifest) -> list[Card]:
             ("fingerprint", _hash(dataset.fingerprint)),
             *_where_known("read", dataset.note),
         )
-        cards.append(Card(name, "", "", _present([dataset.modality]), rows))
+        cards.append(Facts(name, "", "", _present([dataset.modality]), rows))
     return cards
 
 
@@ -151,9 +151,9 @@ def duration(seconds: float | None) -> str:
 
 def _card(
     label: str, plugin: PluginEntry, tags: Iterable[str], rows: Iterable[tuple[str, str]]
-) -> Card:
+) -> Facts:
     title = "" if plugin.title == label else plugin.title
-    return Card(label, title, plugin.summary, _present(tags), tuple(rows))
+    return Facts(label, title, plugin.summary, _present(tags), tuple(rows))
 
 
 def _present(tags: Iterable[str]) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from assay.store import (
     read_manifest,
 )
 from assay.suite.spec import Choice
+from assay.types import Card
 
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pydantic")  # whose versions are recorded
 
@@ -120,7 +121,10 @@ def _describe_model(
         inputs=repr(model.prepare) if model.prepare else "",
         parameters=sum(p.numel() for p in model.net.parameters()),
         device=str(model.device),
-        card=dict(model.card or {}),
+        card={
+            name: value.to_json() if isinstance(value, Card) else value
+            for name, value in model.card.items()
+        },
     )
 
 

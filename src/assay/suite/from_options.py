@@ -22,6 +22,7 @@ class ModelOptions:
     mean: str | None = None
     std: str | None = None
     classes: str | None = None
+    card: str | None = None
 
 
 def own_suite(
@@ -82,6 +83,7 @@ def model_item(model: str, described: ModelOptions) -> Item:
         "classes": None if described.classes is None else _words(described.classes),
         "mean": _numbers("mean", described.mean),
         "std": _numbers("std", described.std),
+        "card": described.card,
     }
     options = {name: value for name, value in values.items() if value is not None}
     return {model: options} if options else model

@@ -2,6 +2,7 @@
 
 from assay.types.batch import Batch as Batch
 from assay.types.batch import Prepare as Prepare
+from assay.types.card import Card as Card
 from assay.types.case import Case as Case
 from assay.types.case import Respond as Respond
 from assay.types.dataset import UPPER_BOUND as UPPER_BOUND

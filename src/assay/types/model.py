@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError, PrerequisiteError
+from assay.types.card import IN_DOMAIN, Card
 from assay.types.hashing import hash_network
 from assay.types.pixels import Pixels, Preprocess
 from assay.types.tokens import Tokenize, Tokens
@@ -108,7 +109,9 @@ class Model:
             "bcos": any(callable(getattr(self.net, mode, None)) for mode in EXPLANATION_MODES),
             "bagnet": all(hasattr(self.net, part) for part in BAG_OF_PATCHES),
         }
-        return self.has | {name for name, there in seen.items() if there}
+        card = self.card.get(IN_DOMAIN)
+        tuned = card.capabilities if isinstance(card, Card) else frozenset()
+        return self.has | tuned | {name for name, there in seen.items() if there}
 
     @property
     def device(self) -> torch.device:
