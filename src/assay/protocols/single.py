@@ -8,7 +8,7 @@ from pydantic import Field
 from assay.engine.engine import intervention
 from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
-from assay.protocols.table_one import ranked_drops
+from assay.protocols.table_one import ranked_drops, ranked_in_domain_drops
 from assay.ranking.arithmetic import spearman
 from assay.removal import FillChoice
 from assay.types import Case, Scores
@@ -60,6 +60,7 @@ def single_deletion(
 
 @protocol(
     "in_domain_single_deletion",
+    properties=ranked_in_domain_drops,
     higher_is_better=True,
     range=(-1, 1),
     chance=0.0,
