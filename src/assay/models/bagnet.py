@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from assay.errors import InputError
 from assay.models.cifar_resnet import CLASSES, PIXELS
+from assay.models.small_vit import PIXELS as CIFAR_PIXELS
 from assay.models.weights import load_weights
 from assay.plugins.registry import model
 from assay.types import Model, Preprocess
@@ -33,6 +34,7 @@ class Layout:
 LAYOUTS = {
     5: Layout((3, 1, 1), (2, 1, 1), (2, 2, 2), width=32, size=32),
     9: Layout((3, 3, 1), (2, 1, 1), (2, 2, 2), width=32, size=32),
+    17: Layout((3, 3, 3, 3), (2, 1, 1, 1), (2, 2, 2, 1), width=32, size=32),
     33: Layout((3, 3, 3, 3), (2, 2, 2, 1), (3, 4, 6, 3), width=64, size=224),
 }
 
@@ -132,16 +134,18 @@ class BagNet(nn.Module):
 def bagnet(
     *,
     weights: str | None = None,
-    field: Literal[5, 9, 33] = 9,
+    field: Literal[5, 9, 17, 33] = 9,
     width: Annotated[int, Field(ge=1)] | None = None,
+    normalise: Literal["imagenet", "cifar10"] = "imagenet",
     classes: Annotated[int, Field(ge=2)] = 10,
     seed: int = 0,
 ) -> Model:
     """A bag of local features: the mean of the logits of every patch of `field` pixels alone.
 
-    Patches of 5 and 9 pixels, one every 2, are for images of 32 pixels; 33, one every 8, is the
-    published BagNet-33 for 224 pixels. Without `weights` it is untrained, with random weights drawn
-    by `seed`; `benchmarks/train_small.py` trains it.
+    Patches of 5, 9 and 17 pixels, one every 2, are for images of 32 pixels; 33, one every 8, is the
+    published BagNet-33 for 224 pixels. `normalise` says by which dataset's mean and deviation the
+    pixels are normalised. Without `weights` it is untrained, with random weights drawn by `seed`;
+    `assay zoo train` trains it.
     """
     layout = LAYOUTS[field]
     with torch.random.fork_rng(devices=[]):
@@ -149,14 +153,15 @@ def bagnet(
         net = BagNet(classes, width or layout.width, layout.kernels, layout.strides, layout.blocks)
     if weights:
         load_weights(net, weights)
+    pixels = PIXELS if normalise == "imagenet" else CIFAR_PIXELS
     margin = 32 if layout.size > 32 else 0  # pixels the resized image is larger than the crop
     return Model(
         net=net.eval(),
         name="bagnet",
         checkpoint=Path(weights).stem if weights else "untrained",
         cam_layer=f"layer{len(layout.blocks)}",
-        prepare=Preprocess(size=layout.size, pixels=PIXELS, resize=layout.size + margin),
-        pixels=PIXELS,
+        prepare=Preprocess(size=layout.size, pixels=pixels, resize=layout.size + margin),
+        pixels=pixels,
         classes=CLASSES if classes == len(CLASSES) else tuple(map(str, range(classes))),
         card={
             "title": f"BagNet-{field}",
