@@ -37,7 +37,7 @@ ALLOWED = {
     "removal": "errors plugins types units",
     "engine": "errors store types models units removal",
     "methods": "errors plugins suite types models units removal engine",
-    "training": "errors progress types models",
+    "training": "errors progress plugins types data models",
     "environments": "errors plugins suite types data models training",
     "protocols": "errors plugins store ranking types units removal engine",
     "plan": "errors plugins suite store ranking types data models units removal engine methods "
@@ -51,8 +51,8 @@ ALLOWED = {
     "protocols plan run api",
     "studies": "errors progress plugins suite store ranking results types models units engine "
     "methods training environments protocols plan run api",
-    "commands": "errors plugins suite store ranking report results plan run answers conformance "
-    "studies",
+    "commands": "errors plugins suite store ranking report results training plan run answers "
+    "conformance studies",
     "cli": "errors commands",
     # The doors.
     "registry": "plugins",

@@ -17,6 +17,7 @@ from assay.commands.report import report
 from assay.commands.run import run
 from assay.commands.terminal import MISTAKE, console
 from assay.commands.trust import trust
+from assay.commands.zoo import zoo_app
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 
 app = typer.Typer(
@@ -49,6 +50,7 @@ app.command()(report)
 app.command()(claims)
 app.command()(check)
 app.command()(trust)
+app.add_typer(zoo_app, name="zoo")
 app.command()(doctor)
 app.command()(new)
 

@@ -1,4 +1,4 @@
-"""What the small networks for CIFAR-10 share: normalisation, class names, seeded weights, a card."""
+"""What the small networks for CIFAR-10 share: pixels, classes, seeded weights, a card."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -125,9 +125,7 @@ def _after(norm: Norm, channels: int, scaled: bool = False) -> nn.Module:
     return _number(norm)
 
 
-def _stage(
-    channels: int, out_channels: int, blocks: int, stride: int, norm: Norm
-) -> nn.Sequential:
+def _stage(channels: int, out_channels: int, blocks: int, stride: int, norm: Norm) -> nn.Sequential:
     first = ResidualBlock(channels, out_channels, stride, norm)
     rest = (ResidualBlock(out_channels, out_channels, 1, norm) for _ in range(blocks - 1))
     return nn.Sequential(first, *rest)

@@ -1,4 +1,4 @@
-"""VGG-like networks for 32 x 32 images: plain 3 x 3 convolutions, max-pooling, two linear layers."""
+"""VGG-like networks for 32 x 32 images: 3 x 3 convolutions, max-pooling, two linear layers."""
 
 from typing import Annotated, Literal
 

@@ -48,7 +48,8 @@ class PatchPainter(nn.Module):
         whole = _rows(torch.cat([seen, absent], 1), back) + self.places
         painted = self.paint(self.norm(self.decode(whole)))  # [B, s, 3 side^2]
         error = (painted.float() - _patches(x, self.side)).square().mean(2)
-        return error.gather(1, order[:, shown:]).mean()
+        mean: Tensor = error.gather(1, order[:, shown:]).mean()
+        return mean
 
 
 def pretrain_masked(model: Model, inputs: Tensor, recipe: Recipe, *, seed: int = 0) -> list[float]:
@@ -80,7 +81,7 @@ def pretrain_masked(model: Model, inputs: Tensor, recipe: Recipe, *, seed: int =
     for epoch in range(recipe.epochs):
         errors = []
         shuffled = torch.randperm(len(inputs), generator=generator)[: steps * size].to(device)
-        for number, rows in enumerate(shuffled.split(size)):
+        for number, rows in enumerate(torch.split(shuffled, size)):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.rate_at(epoch * steps + number, steps)
             x = normalised(model, augment(inputs[rows], generator))

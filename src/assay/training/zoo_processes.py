@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -137,7 +137,8 @@ Shared = tuple[Path, Workshop, int | None]  # pixels, workshop, limit
 
 def _share_out(jobs: list[Job], processes: int, shared: Shared, tally: _Tally) -> None:
     """Hand the jobs to processes until all are reported."""
-    waiting, workers = list(jobs), []
+    waiting = list(jobs)
+    workers: list[_Worker] = []
     try:
         while waiting and len(workers) < processes:
             workers.append(_start(waiting.pop(0), shared))
@@ -190,17 +191,15 @@ def _next(worker: _Worker, job: Job, shared: Shared) -> _Worker:
     """The next job for a worker; one that has ended is replaced."""
     try:
         worker.connection.send(job)
-    except (BrokenPipeError, OSError):
+    except OSError:
         _dismiss(worker)
         return _start(job, shared)
     return _Worker(worker.process, worker.connection, job, len(job.arms))
 
 
 def _dismiss(worker: _Worker) -> None:
-    try:
+    with suppress(OSError):  # it may have ended by itself
         worker.connection.send(None)
-    except (BrokenPipeError, OSError):
-        pass  # it has ended by itself
     worker.process.join()
     worker.connection.close()
 

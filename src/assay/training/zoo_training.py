@@ -98,7 +98,7 @@ def test_accuracy(model: Model, images: Tensor, labels: Tensor) -> float:
     """The share of images of 8 bits that are classified correctly, in full precision."""
     right = torch.zeros((), dtype=torch.long, device=model.device)
     with model.evaluating():
-        for x, y in zip(images.split(EVALUATED), labels.split(EVALUATED), strict=True):
+        for x, y in zip(*(torch.split(t, EVALUATED) for t in (images, labels)), strict=True):
             logits = model.logits(normalised(model, x.to(model.device)))
             right += (logits.argmax(1) == y.to(model.device)).sum()
     return right.item() / len(labels)
