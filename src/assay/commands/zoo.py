@@ -39,11 +39,16 @@ def list_zoo(
     if as_json:
         return print_json(rows)
     table = Table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in FACTS:
+    columns = FACTS if out else FACTS[:-1]
+    for column in columns:
         number = column in ("depth", "width", "parameters", "trained")
-        table.add_column(column, justify="right" if number else "left")
+        table.add_column(
+            "epochs, rate" if column == "recipe" else column,
+            justify="right" if number else "left",
+            no_wrap=True,
+        )
     for row in rows:
-        table.add_row(*(_cell(column, row) for column in FACTS))
+        table.add_row(*(_cell(column, row) for column in columns))
     console.print(table, highlight=False)
     for name, group in GROUPS.items():
         say(
@@ -128,7 +133,7 @@ def _row(network: ZooNetwork, out: Path | None) -> dict[str, object]:
 def _cell(column: str, row: dict[str, object]) -> str:
     value = row[column]
     if isinstance(value, dict):  # a recipe
-        return f"{value['epochs']} epochs, {value['optimizer']} {value['rate']:g}"
+        return f"{value['epochs']} {value['optimizer']} {value['rate']:g}"
     if isinstance(value, list):
         return str(len(value)) if value else ""
     if isinstance(value, bool):

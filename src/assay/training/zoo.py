@@ -13,7 +13,7 @@ from assay.types import Model
 LEAST = 0.8  # accuracy below which a network is labelled under-trained
 
 BASE = Recipe(epochs=16, batch=512, rate=0.4)
-UNNORMALISED = Recipe(epochs=16, batch=256, rate=0.05)  # no norm keeps the activations in range
+UNNORMALISED = Recipe(epochs=16, batch=256, rate=0.05)  # nothing keeps activations in range
 ADAPTIVE = Recipe(epochs=20, batch=256, optimizer="adamw", rate=2e-3, decay=0.05)
 TRANSFORMER = Recipe(epochs=30, batch=256, optimizer="adamw", rate=1e-3, decay=0.05)
 
@@ -122,7 +122,7 @@ ZOO: Mapping[str, ZooNetwork] = {
         _residual("resnet20_w2", 20, 2, BASE),
         _residual("resnet20_w4", 20, 4, BASE),
         _residual("resnet20_w2_fixup", 20, 2, replace(UNNORMALISED, rate=0.1), norm="fixup"),
-        _residual("resnet20_w2_nobias", 20, 2, UNNORMALISED, norm="homogeneous"),
+        _residual("resnet20_w2_nobias", 20, 2, replace(UNNORMALISED, rate=0.1), norm="homogeneous"),
         _vgg("vgg11", 11, "none", UNNORMALISED),
         _vgg("vgg11_bn", 11, "batch", replace(BASE, rate=0.2)),
         _vgg("vgg16", 16, "none", UNNORMALISED),

@@ -1,0 +1,192 @@
+"""The zoo: names, arms, jobs, and a training that stores, resumes and survives failures."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from assay.commands.zoo import parse_seeds
+from assay.errors import InputError, PrerequisiteError
+from assay.plugins import registry
+from assay.training import zoo, zoo_training
+from assay.training.fitting import Recipe
+from assay.training.masked_patches import pretrain_masked
+from assay.training.zoo import GROUPS, ZOO, Job, plan_jobs, zoo_file, zoo_item, zoo_model
+from assay.training.zoo_arms import Arm, parse_arm
+from assay.training.zoo_pixels import ZooPixels, cache_pixels
+from assay.training.zoo_processes import train_zoo
+
+
+def write_images(path: Path, n: int, seed: int) -> np.ndarray:
+    pixels = np.random.default_rng(seed).integers(0, 256, (n, 32, 32, 3), dtype=np.uint8)
+    cells = []
+    for image in pixels:
+        buffer = io.BytesIO()
+        Image.fromarray(image).save(buffer, "PNG")
+        cells.append({"bytes": buffer.getvalue(), "path": None})
+    table = pa.table({"image": cells, "label": [i % 10 for i in range(n)]})
+    path.parent.mkdir(exist_ok=True, parents=True)
+    pq.write_table(table, path)
+    return pixels
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two training files and a test file of random images."""
+    folder = tmp_path_factory.mktemp("data")
+    write_images(folder / "cifar10" / "cifar10_train_1_lossless.parquet", 120, 0)
+    write_images(folder / "cifar10" / "cifar10_train_2_lossless.parquet", 80, 1)
+    write_images(folder / "cifar10" / "cifar10_test_lossless.parquet", 40, 2)
+    write_images(folder / "cifar10" / "cifar10_train.parquet", 20, 3)  # must not be used
+    return folder
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zoo of one small network."""
+    options = {"depth": 8, "width": 1, "norm": "batch"}
+    network = replace(
+        ZOO["resnet20"], name="tiny", options=options, recipe=Recipe(2, 64), checkpoints=(1,)
+    )
+    monkeypatch.setitem(zoo.ZOO, "tiny", network)  # type: ignore[arg-type]
+
+
+class TestNames:
+    def test_groups_name_networks(self) -> None:
+        assert all(name in ZOO for group in GROUPS.values() for name in group.networks)
+        assert len(GROUPS["core"].networks) == 12
+
+    def test_jobs_of_groups_and_networks_are_merged(self) -> None:
+        jobs = plan_jobs(["placebo", "resnet20"], arms=None)
+        assert len(jobs) == 15
+        assert Job("vgg11_bn", 4, ("base", "placebo")) in jobs
+        assert plan_jobs(["vgg16"], [2], ["tuned-g8"]) == [Job("vgg16", 2, ("base", "tuned-g8"))]
+        assert len(plan_jobs(["core", "checkpoints"])) == 60 + 6
+
+    def test_an_unknown_name_is_an_error(self) -> None:
+        with pytest.raises(InputError, match=r"Did you mean .*`resnet20`"):
+            plan_jobs(["resnet2O"])
+
+    def test_arms(self) -> None:
+        assert parse_arm("base") == Arm("base")
+        assert parse_arm("tuned-g8-blur") == Arm("tuned", grid=8, fill="blur")
+        assert parse_arm("placebo-d25-t4") == Arm("placebo", "base-d25-t4", share=0.25, epochs=4)
+
+    @pytest.mark.parametrize("text", ["", "tunned", "base-g8", "base-blur", "tuned-d200", "tuned-"])
+    def test_what_is_not_an_arm(self, text: str) -> None:
+        with pytest.raises(InputError, match="Expected an arm"):
+            parse_arm(text)
+
+    def test_files(self) -> None:
+        assert zoo_file("out", "vgg11", 2, "tuned").name == "vgg11-s2-tuned.safetensors"
+        assert zoo_file("out", "resnet20", 0, epoch=4).name == "resnet20-s0-base-e4.safetensors"
+        assert zoo_file("out", "resnet20", 0, epoch=16) == zoo_file("out", "resnet20", 0)
+
+    @pytest.mark.parametrize(
+        ("text", "seeds"), [("0-2", [0, 1, 2]), ("4", [4]), ("1,5-6,1", [1, 5, 6])]
+    )
+    def test_seeds(self, text: str, seeds: list[int]) -> None:
+        assert parse_seeds(text) == seeds
+
+    @pytest.mark.parametrize("text", ["", "a", "3-1", "-1"])
+    def test_wrong_seeds(self, text: str) -> None:
+        with pytest.raises(InputError, match="--seeds"):
+            parse_seeds(text)
+
+
+class TestPixels:
+    def test_they_are_those_of_the_lossless_files(self, data: Path, tmp_path: Path) -> None:
+        path = cache_pixels(data, tmp_path)
+        pixels = ZooPixels.load(path)
+        assert pixels.train.shape == (200, 3, 32, 32)
+        expected = write_images(tmp_path / "again.parquet", 120, 0)
+        assert np.array_equal(pixels.train[:120].numpy(), expected.transpose(0, 3, 1, 2))
+        assert pixels.test_labels.tolist() == [i % 10 for i in range(40)]
+        assert "cifar10_train.parquet" not in pixels.origin
+        stamp = path.stat().st_mtime_ns
+        assert cache_pixels(data, tmp_path).stat().st_mtime_ns == stamp
+
+    def test_without_lossless_files_nothing_is_read(self, data: Path, tmp_path: Path) -> None:
+        write_images(tmp_path / "cifar10" / "cifar10_train.parquet", 20, 3)
+        with pytest.raises(PrerequisiteError, match="JPEG pixels are never used"):
+            cache_pixels(tmp_path, tmp_path)
+
+
+@pytest.mark.usefixtures("tiny")
+class TestTraining:
+    def test_what_is_stored_is_what_is_measured(self, data: Path, tmp_path: Path) -> None:
+        (outcome,) = train_zoo([Job("tiny", 1)], data, tmp_path, say=str)
+        path = zoo_file(tmp_path, "tiny", 1)
+        facts = json.loads(path.with_suffix(".json").read_text())
+        assert outcome.accuracy == facts["accuracy"]
+        assert facts["under_trained"]
+        assert facts["bytes"] == path.stat().st_size < 2 * facts["parameters"] + 20_000
+        (name, options), *_ = zoo_item(tmp_path, "tiny", 1).items()
+        options.pop("label")
+        plugin = registry.get("model", name)
+        loaded = plugin.function(**plugin.configure(options))
+        assert loaded.weights_hash == facts["weights_hash"]
+        pixels = ZooPixels.load(cache_pixels(data, tmp_path))
+        right = zoo_training.test_accuracy(loaded, pixels.test, pixels.test_labels)
+        assert right == facts["accuracy"]
+        checkpoint = zoo_file(tmp_path, "tiny", 1, epoch=1)
+        assert json.loads(checkpoint.with_suffix(".json").read_text())["epoch"] == 1
+        assert checkpoint.read_bytes() != path.read_bytes()
+
+    def test_finished_ones_are_skipped_and_damaged_ones_trained_again(
+        self, data: Path, tmp_path: Path
+    ) -> None:
+        jobs = [Job("tiny", 0)]
+        lines: list[str] = []
+        train_zoo(jobs, data, tmp_path, say=lines.append)
+        path = zoo_file(tmp_path, "tiny", 0)
+        before = path.read_bytes()
+        assert train_zoo(jobs, data, tmp_path, say=lines.append)[0].skipped
+        path.with_suffix(".json").unlink()  # as after a kill
+        assert not train_zoo(jobs, data, tmp_path, say=lines.append)[0].skipped
+        assert path.read_bytes() == before
+        assert "already there" in lines[1]
+
+    def test_a_failure_leaves_its_error_and_the_others_go_on(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fit = zoo_training.fit_network
+
+        def broken(model, *args, seed, **more):
+            if seed == 0:
+                raise InputError("Expected a finite loss.")
+            return fit(model, *args, seed=seed, **more)
+
+        monkeypatch.setattr(zoo_training, "fit_network", broken)
+        outcomes = train_zoo([Job("tiny", 0), Job("tiny", 1)], data, tmp_path, say=str)
+        assert [bool(o.error) for o in outcomes] == [True, False]
+        assert "finite loss" in (tmp_path / "tiny-s0-base.error.txt").read_text()
+        monkeypatch.undo()
+
+    def test_a_share_of_the_images_and_fewer_epochs(self, data: Path, tmp_path: Path) -> None:
+        train_zoo([Job("tiny", 0, ("base-d50-t1",))], data, tmp_path, say=str)
+        path = zoo_file(tmp_path, "tiny", 0, "base-d50-t1")
+        facts = json.loads(path.with_suffix(".json").read_text())
+        assert (facts["images"], facts["recipe"]["epochs"]) == (100, 1)
+
+
+def test_masked_pretraining_learns_to_paint() -> None:
+    ramp = torch.linspace(0, 255, 32).to(torch.uint8)
+    images = ramp.expand(64, 3, 32, 32).clone()
+    images[::2] = images[::2].flip(3)
+    plugin = registry.get("model", "small_vit")
+    model = plugin.function(**plugin.configure({"width": 32, "depth": 2, "heads": 2}))
+    before = model.weights_hash
+    recipe = Recipe(25, 16, "adamw", rate=5e-3, decay=0.0)
+    errors = pretrain_masked(model, images, recipe, seed=0)
+    assert errors[-1] < 0.6 * errors[0]
+    assert model.weights_hash != before
+    with pytest.raises(InputError, match="small_vit"):
+        pretrain_masked(zoo_model("resnet20"), images, recipe)
