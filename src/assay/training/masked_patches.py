@@ -72,7 +72,7 @@ def pretrain_masked(model: Model, inputs: Tensor, recipe: Recipe, *, seed: int =
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         painter = PatchPainter(net, _heads(net)).to(device).train()
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(device).manual_seed(seed)
     optimizer = torch.optim.AdamW(painter.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     size = min(recipe.batch, len(inputs))
     steps = len(inputs) // size
@@ -80,12 +80,13 @@ def pretrain_masked(model: Model, inputs: Tensor, recipe: Recipe, *, seed: int =
     inputs = inputs.to(device)
     for epoch in range(recipe.epochs):
         errors = []
-        shuffled = torch.randperm(len(inputs), generator=generator)[: steps * size].to(device)
+        shuffled = torch.randperm(len(inputs), generator=generator, device=device)[: steps * size]
         for number, rows in enumerate(torch.split(shuffled, size)):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.rate_at(epoch * steps + number, steps)
             x = normalised(model, augment(inputs[rows], generator))
-            order = torch.rand(len(x), patches, generator=generator).to(device).argsort(1)
+            noise = torch.rand(len(x), patches, generator=generator, device=device)
+            order = noise.argsort(1)
             with torch.autocast(device.type, torch.bfloat16, device.type == "cuda"):
                 error = painter(x, order)
             optimizer.zero_grad(set_to_none=True)
