@@ -88,8 +88,7 @@ def test_gradcam_is_xgradcam_where_one_mean_and_one_linear_layer_follow(name: st
 
     model, x = stirred(name), images()
     first, second = (
-        assay.explain(model, x, torch.full((2,), 2), method)
-        for method in ("gradcam", "xgradcam")
+        assay.explain(model, x, torch.full((2,), 2), method) for method in ("gradcam", "xgradcam")
     )
     assert torch.allclose(first, second, atol=1e-4 * max(1.0, float(first.abs().max())))
 
@@ -107,9 +106,10 @@ def test_bagnets_are_means_over_patches(name: str) -> None:
 
 def test_the_residual_network_takes_weights_of_the_published_one(tmp_path) -> None:
     published = CifarResNet(20).eval()
-    save_file(published.state_dict(), tmp_path / "published.safetensors")
+    path = tmp_path / "published.safetensors"
+    save_file(published.state_dict(), path)
     plugin = registry.get("model", "residual")
-    model = plugin.function(**plugin.configure({"weights": str(tmp_path / "published.safetensors")}))
+    model = plugin.function(**plugin.configure({"weights": str(path)}))
     with torch.no_grad():
         assert torch.equal(model.logits(images()), published(images()))
 
