@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from assay.studies.published_claims import claims_of
     from assay.suite.spec import Spec
     from assay.training.trained_weights import TrainedWeights
-    from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores, Tokenize, Tokens
+    from assay.types import Batch, Case, Dataset, Model, Preprocess, Scores, Tokenize, Tokens, Trial
     from assay.units.absent import above, below, by_rank, each, random_subsets
     from assay.units.features import UnitsChoice, make_units
 
@@ -95,6 +95,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "Scores",
         "Tokenize",
         "Tokens",
+        "Trial",
     ),
     "assay.units.absent": (
         "above",
@@ -130,6 +131,7 @@ __all__ = [
     "Tokenize",
     "Tokens",
     "TrainedWeights",
+    "Trial",
     "UnitsChoice",
     "above",
     "below",

@@ -50,6 +50,7 @@ def benchmark(
     seed: int = 0,
     out: str | Path | None = None,
     *,
+    train: object = None,
     target: Target = "label",
     limit: int | None = None,
     budget: str | float | None = None,
@@ -69,6 +70,7 @@ def benchmark(
         protocols: Names or `{name: options}`. By default a fast set of those that apply.
         seed: The seed of all random numbers.
         out: The folder of the run, from which it can be resumed; by default a temporary one.
+        train: Training samples, in the same forms as `data`, for protocols that train networks.
         target: The class that is explained: `label`, `predicted`, or one class by its number or
             name.
         limit: The largest number of samples.
@@ -82,7 +84,7 @@ def benchmark(
     for name in run_options:
         if name not in allowed:
             raise unknown("run option", name, allowed)
-    spec = _spec(net, data, methods, protocols, seed, target, limit)
+    spec = _spec(net, data, methods, protocols, seed, target, limit, train)
     keep = None
     if out is None:
         keep = tempfile.TemporaryDirectory(prefix="assay-")
@@ -128,6 +130,7 @@ def dry_run(
     seed: int = 0,
     out: str | Path | None = None,
     *,
+    train: object = None,
     target: Target = "label",
     limit: int | None = None,
     **options: Any,
@@ -136,7 +139,8 @@ def dry_run(
 
     The cost of a method that is a plain function is unknown and not counted.
     """
-    return run_dry(_spec(net, data, methods, protocols, seed, target, limit), out, **options)
+    spec = _spec(net, data, methods, protocols, seed, target, limit, train)
+    return run_dry(spec, out, **options)
 
 
 @torch.inference_mode(False)
@@ -195,6 +199,11 @@ def score(
         )
     name, written = registry.pick(protocol)
     chosen = choose_one("protocol", {name: {**written, **options}})
+    if chosen.plugin.scope == "set":
+        raise InputError(
+            f"Expected a protocol that scores single maps, got `{chosen.label}`, which needs a "
+            f"method and a whole data set. Use `assay.benchmark(..., train=(X, y))`."
+        )
     choice = given("maps", maps)
     data = X if isinstance(X, Dataset) else (X, y)
     spec = _spec(one_model(net), data, [choice], [chosen], seed, "label", None)
@@ -245,6 +254,7 @@ def _spec(
     seed: int,
     target: Target,
     limit: int | None,
+    train: object = None,
 ) -> Spec:
     models = models_of(net)
     dataset = _dataset(data, models)
@@ -256,6 +266,7 @@ def _spec(
     return make_suite(
         {
             "datasets": [dataset],
+            "train": [] if train is None else [_dataset(train, models)],
             "models": models,
             "methods": applicable_to_any("method", METHODS, models, dataset)
             if methods is None

@@ -155,5 +155,8 @@ def forecast_table(expected: Forecast) -> Table:
     table.add_row("calls of the network", f"{expected.calls:,}")
     if expected.seconds is not None:
         minutes, seconds = divmod(round(expected.seconds), 60)
-        table.add_row("estimated time", f"{minutes} min {seconds:02d} s")
+        trained = ", without training" if expected.trainings else ""
+        table.add_row(f"estimated time{trained}", f"{minutes} min {seconds:02d} s")
+    if expected.trainings:
+        table.caption = escape(" ".join(f"{line}." for line in expected.training_lines))
     return table

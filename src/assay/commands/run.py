@@ -52,6 +52,10 @@ def run(
             ".tsv, .jsonl or .parquet file. Also a folder written by Hugging Face's save_to_disk."
         ),
     ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option(help="Training samples, as --data, for protocols that train networks."),
+    ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
@@ -89,13 +93,13 @@ def run(
         from assay.plan.applicable import only_applicable
 
         described = ModelOptions(weights, size, resize, mean, std, classes, card)
-        spec = own_suite(model, data, described, methods, protocols, target)
+        spec = own_suite(model, data, described, methods, protocols, target, train)
         spec = only_applicable(spec, methods=methods is None, protocols=protocols is None)
     else:
         _refuse_beside_suite(
             model=model, weights=weights, data=data, methods=methods, size=size,
             protocols=protocols, resize=resize, mean=mean, std=std, classes=classes,
-            card=card,
+            card=card, train=train,
         )  # fmt: skip
         spec = read_suite(suite)
     run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps)

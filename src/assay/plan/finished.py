@@ -1,11 +1,12 @@
 """Which parts of a plan the run folder already holds; only this module looks them up."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from assay.engine.engine import Arrays
 from assay.plan.plan import Plan, Shard
+from assay.plan.set_cells import SetCell, applicable_sets, explains_split, set_cells, shards_of
 from assay.store import CHECKS, CURVES, SCORES, Array, ShardSummary, Store
 from assay.store.pieces import ArraysPiece, Piece, StoredPath
 from assay.suite.spec import Choice
@@ -28,18 +29,52 @@ class Finished:
 
     def missing(self, shard: Shard) -> dict[str, list[Choice]]:
         """For each method label, the protocols under which the method is not scored yet."""
+        protocols = [] if shard.split else self.plan.batch_protocols
         return {
-            method.label: [p for p in self.plan.protocols if not self.cell(shard, method, p)]
+            method.label: [p for p in protocols if not self.cell(shard, method, p)]
             for method in self.plan.methods
         }
 
-    def shard(self, shard: Shard) -> bool:
-        """Whether a shard is complete."""
-        return self.summary(shard) is not None and not any(self.missing(shard).values())
+    def unexplained(self, shard: Shard, cells: Sequence[SetCell]) -> set[str]:
+        """The labels of the methods whose maps of a shard these set cells still need."""
+        needed = {
+            cell.method.label: cell.method
+            for cell in cells
+            if cell.seed == shard.seed
+            and cell.dataset == shard.dataset
+            and shard.model in self.plan.pool(cell.dataset, cell.model, cell.protocol)
+            and explains_split(cell, shard.split)
+        }
+        return {
+            label
+            for label, method in needed.items()
+            if not self.has_maps(shard, method) and not self.plan.missing(shard, method)
+        }
+
+    def shard(self, shard: Shard, cells: Sequence[SetCell] = ()) -> bool:
+        """Whether a shard is complete, with the maps that these set cells need."""
+        scored = bool(shard.split) or self.summary(shard) is not None
+        whole = scored and not any(self.missing(shard).values())
+        return whole and not self.unexplained(shard, cells)
 
     def unfinished(self) -> list[Shard]:
-        """The shards that are not complete."""
-        return [shard for shard in self.plan.shards if not self.shard(shard)]
+        """The shards that are not complete; those of training samples come last."""
+        cells = self.computable_sets()
+        shards = (*self.plan.shards, *self.plan.train_shards)
+        return [shard for shard in shards if not self.shard(shard, cells)]
+
+    def set_cell(self, cell: SetCell) -> bool:
+        """Whether a cell of a set protocol is finished: its scores of all shards are stored."""
+        shards = shards_of(self.plan.shards, *cell.place)
+        return all(self.cell(shard, cell.method, cell.protocol) for shard in shards)
+
+    def unfinished_sets(self) -> list[SetCell]:
+        """The cells of set protocols that are not finished."""
+        return [cell for cell in set_cells(self.plan) if not self.set_cell(cell)]
+
+    def computable_sets(self) -> list[SetCell]:
+        """Those of them whose method and protocol apply."""
+        return [cell for cell in applicable_sets(self.plan) if not self.set_cell(cell)]
 
     def summary(self, shard: Shard) -> ShardSummary | None:
         """The stored summary of a shard: facts about its samples, and its cost so far."""
@@ -52,6 +87,11 @@ class Finished:
         if stored is None or json.loads(stored[1]["samples"]) != list(shard.samples):
             return None
         return stored[0]["maps"], float(stored[1]["seconds"])
+
+    def has_maps(self, shard: Shard, method: Choice) -> bool:
+        """Whether the maps of these samples are stored."""
+        about = Store.read_about(self.store.path(*maps_place(self.plan, shard, method)))
+        return about is not None and json.loads(about["samples"]) == list(shard.samples)
 
     def promises(self, shard: Shard, method: Choice) -> bool:
         """Whether the maps of a method were compared with what its formula promises."""

@@ -21,6 +21,7 @@ from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_passes
 from assay.plan.rehearsal import FirstOf, Rehearsal, explains_again, made_up_partner
 from assay.plan.scoring import dealt
+from assay.plan.set_cells import trainings
 from assay.plugins.registry import Passes
 from assay.removal import make_removal
 from assay.suite.spec import Choice
@@ -40,6 +41,8 @@ class Forecast:
     gradient_calls: dict[str, int] = field(default_factory=dict)
     imputed_calls: dict[str, int] = field(default_factory=dict)  # of the forward ones
     unknown: list[str] = field(default_factory=list)  # methods whose cost is unknown in advance
+    trainings: dict[str, int | None] = field(default_factory=dict)  # networks at most, by protocol
+    train_samples: int = 0  # on so many samples, the most of any dataset
     looks: int = 0  # warm-up calls: one per process and network
     rehearsed: int = 0  # samples run one by one before a run, to measure the size of a layer
     work: int = 0  # rows, backward passes counted double: the progress bar's total
@@ -85,10 +88,23 @@ class Forecast:
         time = "" if self.seconds is None else f", about {self.seconds:.0f} s"
         shared = sum(self.shared.values())
         rest = f", and what {', '.join(self.unknown)} will need" if self.unknown else ""
+        training = "".join(f"; {line}" for line in self.training_lines)
         return (
             f"{self.forwards:,} forward passes in {self.calls:,} calls, "
-            f"{shared:,} of them shared by all methods{time}{rest}"
+            f"{shared:,} of them shared by all methods{time}{rest}{training}"
         )
+
+    @property
+    def training_lines(self) -> list[str]:
+        """What is trained, one sentence per protocol. Its time is unknown in advance."""
+        lines = []
+        for protocol, count in self.trainings.items():
+            networks = "an unknown number of" if count is None else f"at most {count:,}"
+            lines.append(
+                f"{protocol} trains {networks} networks on {self.train_samples:,} samples, which "
+                f"takes a time that is unknown in advance"
+            )
+        return lines
 
 
 def forecast(finished: Finished, shards: Sequence[Shard], processes: int = 1) -> Forecast:
@@ -104,15 +120,20 @@ def forecast(finished: Finished, shards: Sequence[Shard], processes: int = 1) ->
     plan = finished.plan
     total = Forecast()
     estimates: dict[str, _Estimate] = {}
+    cells = finished.computable_sets()
     for shard in shards:
-        missing = finished.missing(shard)
-        if any(missing.values()):
+        missing, maps_only = finished.missing(shard), finished.unexplained(shard, cells)
+        if any(missing.values()) or maps_only:
+            todo = _Missing(missing, maps_only)
             size = len(shard.samples)
             first = 1 if plan.models[shard.model].tokens is None else size
-            part, ragged = _rehearse(finished, shard, first, missing, estimates)
+            part, ragged = _rehearse(finished, shard, first, todo, estimates)
             if ragged and first < size:
-                part, _ = _rehearse(finished, shard, size, missing, estimates)
+                part, _ = _rehearse(finished, shard, size, todo, estimates)
             total.add(part)
+    total.trainings = trainings(cells)
+    sizes = [len(train.ids) for d in plan.datasets.values() for train in d.splits.values()]
+    total.train_samples = max(sizes, default=0)
     for estimate in estimates.values():
         method, model, rows = estimate.method, estimate.model, estimate.rows
         for _ in range(min(processes, len(estimate.shards))):
@@ -132,20 +153,33 @@ class _Estimate:
     shards: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True)
+class _Missing:
+    """What a shard lacks: protocols by method, and methods of which only the maps are needed."""
+
+    protocols: dict[str, list[Choice]]
+    maps_only: set[str]
+
+    def __contains__(self, label: str) -> bool:
+        return bool(self.protocols[label]) or label in self.maps_only
+
+
 def _rehearse(
     finished: Finished,
     shard: Shard,
     samples: int,
-    missing: dict[str, list[Choice]],
+    missing: _Missing,
     estimates: dict[str, _Estimate],
 ) -> tuple[Forecast, bool]:
     """The cost of a shard from its first samples, and whether the others may cost differently."""
     total, plan = Forecast(), finished.plan
     explaining_methods = [
-        m for m in plan.methods if missing[m.label] and finished.maps(shard, m) is None
+        m for m in plan.methods if m.label in missing and not finished.has_maps(shard, m)
     ]
     unexplained = {m.label for m in explaining_methods}
-    unpromised = {m.label for m in explaining_methods if not finished.promises(shard, m)}
+    unpromised = {
+        m.label for m in explaining_methods if not shard.split and not finished.promises(shard, m)
+    }
     size = len(shard.samples)
     batch = plan.batch(shard, shard.samples[:samples])
     model = _rehearsed_model(plan, shard, batch, explaining_methods)
@@ -176,13 +210,14 @@ def _rehearse(
             estimates.setdefault(key, estimate).shards.add(shard.id)
         _add_explaining(total, method, passes, shard, model)
 
-    engine.clean  # noqa: B018  # requested first, as in a run
+    if not shard.split:
+        engine.clean  # noqa: B018  # requested first, as in a run
     add_rows("clean", total.rows)
     formula = ""  # of the last method; methods that only reduce it differently cost nothing
     refused: set[str] = set()  # formulas that do not apply here
     promised: set[str] = set()
     for method in plan.methods:
-        if not missing[method.label] or plan.missing(shard, method):
+        if method.label not in missing or plan.missing(shard, method):
             continue
         for option, kind in method.plugin.nested().items():
             if kind == "fill" and method.options[option] is not None:
@@ -205,10 +240,12 @@ def _rehearse(
         if method.label in unpromised and method.formula_key not in promised:
             promised.add(method.formula_key)
             _add_promise(total, method, shard, model)
+        if not missing.protocols[method.label]:
+            continue
         engine.forget()
         noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
         count = partial(count_explaining, method)
-        groups = plan.datasets[shard.dataset].groups
+        groups = plan.dataset_of(shard).groups
         free = dealt([groups.get(s, s) for s in shard.samples]) is not None
         partner = made_up_partner(engine, method, None if free else count)
         case = Case(engine.batch, noise, engine.verb, engine.clean, partner=partner)
@@ -216,7 +253,7 @@ def _rehearse(
             again = explains_again(engine, method, count)
             passes = forward_passes(model, engine.batch, method)
             case = replace(case, explain=again, explain_passes=passes)
-        for protocol in missing[method.label]:
+        for protocol in missing.protocols[method.label]:
             if not plan.missing(shard, protocol):
                 _try(partial(protocol.plugin.function, case, **protocol.options))
                 add_rows(protocol.label, total.rows)

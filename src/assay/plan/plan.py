@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from assay.data.classes import agree, class_number
+from assay.data.classes import class_number
 from assay.data.memory import as_dataset
 from assay.environments.environment import Environment
 from assay.environments.environment import build as build_environment
@@ -21,7 +21,9 @@ from assay.models.factory import build_model
 from assay.models.hub import hub_model, is_hub_name
 from assay.models.prepare import Prepared
 from assay.models.wrap import model as as_model
+from assay.plan.content_keys import data_content, model_content
 from assay.plan.prepared_networks import Networks
+from assay.plan.training_data import with_training
 from assay.plugins import registry
 from assay.suite.spec import Choice, Spec, choose
 from assay.training.trained_weights import TrainedWeights
@@ -48,6 +50,7 @@ class Shard:
     model: str
     seed: int
     samples: tuple[str, ...]
+    split: str = ""  # of the dataset; empty: the scored samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +68,7 @@ class Plan:
     trained: TrainedWeights = field(default_factory=TrainedWeights, repr=False)
     networks: Networks = field(default_factory=Networks, repr=False)
     _cells: dict[tuple[object, ...], str] = field(default_factory=dict, init=False, repr=False)
-    _lengths: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
+    _lengths: dict[tuple[str, str, str], int] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def shards(self) -> list[Shard]:
@@ -76,6 +79,37 @@ class Plan:
             for seed in self.spec.seeds
             for chunk in self._chunks(dataset)
         ]
+
+    @functools.cached_property
+    def train_shards(self) -> list[Shard]:
+        """The chunks of the training samples, whose maps set protocols read."""
+        return [
+            Shard(_shard_id(dataset, model, seed, chunk), dataset, model, seed, chunk, "train")
+            for dataset, model in self.pairs
+            for seed in self.spec.seeds
+            for chunk in self._train_chunks(dataset)
+        ]
+
+    def _train_chunks(self, dataset: str) -> list[tuple[str, ...]]:
+        train = self.datasets[dataset].splits.get("train")
+        if train is None or not self.set_protocols:
+            return []
+        return [train.ids[i : i + LATER_SHARDS] for i in range(0, len(train.ids), LATER_SHARDS)]
+
+    @property
+    def batch_protocols(self) -> list[Choice]:
+        """The protocols that score each shard by itself."""
+        return [p for p in self.protocols if p.plugin.scope == "batch"]
+
+    @property
+    def set_protocols(self) -> list[Choice]:
+        """The protocols that score all samples at once, after the shards."""
+        return [p for p in self.protocols if p.plugin.scope == "set"]
+
+    def dataset_of(self, shard: Shard) -> Dataset:
+        """The dataset, or its split, that holds the samples of a shard."""
+        dataset = self.datasets[shard.dataset]
+        return dataset.split(shard.split) if shard.split else dataset
 
     def samples(self, dataset: str) -> tuple[str, ...]:
         """The ids that are used: all, or a fixed draw of `limit` of them."""
@@ -102,7 +136,7 @@ class Plan:
 
     def batch(self, shard: Shard, samples: tuple[str, ...] | None = None) -> Batch:
         """The samples of a shard as the model expects them, with the targets of the suite."""
-        dataset, model = self.datasets[shard.dataset], self.models[shard.model]
+        dataset, model = self.dataset_of(shard), self.models[shard.model]
         if dataset.modality != model.modality:
             raise InputError(
                 f"Expected dataset `{shard.dataset}` to hold {model.modality}s for model "
@@ -115,7 +149,7 @@ class Plan:
             chosen = torch.full((len(samples or shard.samples),), -1)
         batch = dataset.batch(
             samples or shard.samples,
-            self._prepare(shard.dataset, shard.model),
+            self._prepare(shard),
             seed=shard.seed,
             pixels=model.pixels,
             tokens=model.tokens,
@@ -136,16 +170,17 @@ class Plan:
         model = self.models[shard.model]
         return self.networks.ready(shard.model, model, batch.inputs, shard.dataset)
 
-    def _prepare(self, dataset: str, model: str) -> Prepare | None:
+    def _prepare(self, shard: Shard) -> Prepare | None:
         """The model's own preprocessing; texts are padded to the longest of their dataset."""
-        prepare = self.models[model].prepare
+        prepare, place = self.models[shard.model].prepare, (shard.dataset, shard.split, shard.model)
         if not isinstance(prepare, Tokenize):
             return prepare
-        if (dataset, model) not in self._lengths:
-            texts = (self.datasets[dataset].fetch(i).input for i in self.datasets[dataset].ids)
+        if place not in self._lengths:
+            dataset = self.dataset_of(shard)
+            texts = (dataset.fetch(i).input for i in dataset.ids)
             sizes = [len(prepare.encode(text)) for text in texts if isinstance(text, str)]
-            self._lengths[dataset, model] = min(max(sizes, default=1), prepare.longest)
-        return replace(prepare, length=self._lengths[dataset, model])
+            self._lengths[place] = min(max(sizes, default=1), prepare.longest)
+        return replace(prepare, length=self._lengths[place])
 
     def missing(self, shard: Shard, choice: Choice) -> list[str]:
         """The needs of a plug-in that neither the dataset nor the model meets."""
@@ -156,51 +191,57 @@ class Plan:
     @functools.cached_property
     def _contents(self) -> dict[str, Any]:
         """The content that identifies each dataset and model, independent of their names."""
-        data = {
-            name: [d.fingerprint, registry.identity(dict(d.groups))]
-            for name, d in self.datasets.items()
-        }
-        models = {
-            name: [
-                m.weights_hash,
-                m.checkpoint,
-                _described_by_repr(m) if self.identity == 1 else _described(m),
-                registry.code_identity(m.output) if callable(m.output) else m.output,
-                *_reshape(m),
-            ]
-            for name, m in self.models.items()
-        }
+        data = {name: data_content(d) for name, d in self.datasets.items()}
+        models = {name: model_content(m, self.identity) for name, m in self.models.items()}
         return {"data": data, "models": models}
 
-    def _base(self, dataset: str, model: str, seed: int) -> dict[str, Any]:
-        return {
-            "data": self._contents["data"][dataset],
-            "model": self._contents["models"][model],
-            "target": self.target(dataset, model),
-            "seed": seed,
+    def _base(self, shard: Shard) -> dict[str, Any]:
+        base = {
+            "data": self._contents["data"][shard.dataset],
+            "model": self._contents["models"][shard.model],
+            "target": self.target(shard.dataset, shard.model),
+            "seed": shard.seed,
         }
+        return {**base, "split": data_content(self.dataset_of(shard))} if shard.split else base
+
+    def _whole_set(self, shard: Shard, protocol: Choice) -> dict[str, Any]:
+        """What a set protocol depends on besides a shard: all samples, training data, the pool."""
+        train = self.datasets[shard.dataset].splits.get("train")
+        pool = self.pool(shard.dataset, shard.model, protocol)
+        return {
+            "samples": registry.identity(list(self.samples(shard.dataset))),
+            "train": None if train is None else data_content(train),
+            "pool": [self._contents["models"][name] for name in pool],
+        }
+
+    def pool(self, dataset: str, model: str, protocol: Choice) -> list[str]:
+        """The models that a set protocol reads: the scored one, or all that run on the dataset."""
+        if protocol.plugin.models == "one":
+            return [model]
+        return [name for data, name in self.pairs if data == dataset]
 
     def responses_key(self, shard: Shard, group: str) -> str:
         """The key of answers that do not depend on an attribution map."""
-        base = self._base(shard.dataset, shard.model, shard.seed)
+        base = self._base(shard)
         return registry.identity({**base, "group": group})
 
     def maps_key(self, shard: Shard, method: Choice) -> str:
         """The key of a method's maps."""
-        base = self._base(shard.dataset, shard.model, shard.seed)
+        base = self._base(shard)
         return registry.identity({**base, "method": method.key})
 
     def checks_key(self, shard: Shard, method: Choice) -> str:
         """The key of the check of a method's formula. All reductions of the formula share it."""
-        base = self._base(shard.dataset, shard.model, shard.seed)
+        base = self._base(shard)
         return registry.identity({**base, "formula": method.formula_key})
 
     def cell(self, shard: Shard, method: Choice, protocol: Choice) -> str:
         """The key of a method under a protocol."""
         place = (shard.dataset, shard.model, shard.seed, method.label, protocol.label)
         if place not in self._cells:
-            base = self._base(shard.dataset, shard.model, shard.seed)
-            what = {**base, "method": method.key, "protocol": protocol.key}
+            what = {**self._base(shard), "method": method.key, "protocol": protocol.key}
+            if protocol.plugin.scope == "set":
+                what["set"] = self._whole_set(shard, protocol)
             if card := self._card_needs(shard, protocol):
                 what["card"] = card  # a card that comes later makes a cell that is scored
             self._cells[place] = registry.identity(what)
@@ -231,7 +272,8 @@ def resolve(
     datasets, live_data = _build("dataset", spec.datasets)
     models, live_models = _build("model", spec.models)
     worlds = list(_environments(spec.environments, trained))
-    datasets = {name: agree(dataset, models) for name, dataset in datasets.items()}
+    train, live_train = _build_each("dataset", spec.train)
+    datasets = with_training(datasets, train, models)
     pairs = tuple(itertools.product(datasets, models))
     for world in worlds:
         if world.name in (*datasets, *models):
@@ -251,7 +293,7 @@ def resolve(
         tuple(methods),
         tuple(protocols),
         pairs,
-        (*live_data, *live_models, *live_worlds, *live_methods),
+        (*live_data, *live_train, *live_models, *live_worlds, *live_methods),
         identity,
         trained,
     )
@@ -301,6 +343,13 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
     return built, live
 
 
+def _build_each(kind: str, items: list[Any]) -> tuple[list[Any], list[str]]:
+    """The same for items that need no names of their own."""
+    built = [_build(kind, [item]) for item in items]
+    things = [thing for by_name, _ in built for thing in by_name.values()]
+    return things, [name for _, live in built for name in live]
+
+
 def build_one(kind: str, item: Any) -> Any:
     """One dataset or model as a suite writes it."""
     (thing,) = _build(kind, [item])[0].values()
@@ -326,29 +375,6 @@ def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -
     return thing, own or (
         plugin.name if plain else registry.label(plugin.name, configured, plugin.defaults)
     )
-
-
-def _described(model: Model) -> dict[str, Any]:
-    """The description of a model's inputs and layers, hashed by content."""
-    return {
-        "prepare": model.prepare,
-        "pixels": model.pixels,
-        "cam_layer": model.cam_layer,
-        "tokens": model.tokens,
-    }
-
-
-def _described_by_repr(model: Model) -> str:
-    """The same for runs of identity 1: the fields of these dataclasses must not change."""
-    return repr((model.prepare, model.pixels, model.cam_layer, model.tokens))
-
-
-def _reshape(model: Model) -> list[Any]:
-    """How a model arranges its tokens in space; empty if it declares nothing."""
-    reshape = model.cam_reshape
-    if reshape is None:
-        return []
-    return [{"reshape": registry.code_identity(reshape) if callable(reshape) else list(reshape)}]
 
 
 def _cast(batch: Batch, model: Model) -> Batch:

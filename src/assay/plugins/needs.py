@@ -18,6 +18,8 @@ NEEDS = {
     "text": "texts or token ids, and `assay.model(..., tokens=...)` (docs/how_to/texts.md)",
     "labels": "correct labels: pass y",
     "truth": "true attribution maps: pass (X, y, truth)",
+    "training": "training samples: `train:` in a suite, `train=(X, y)` in Python, `--train` on the "
+    "command line",
     "counted": "data where every truth pixel counts one, as in single_color_modulo",
     "parts": "images painted of parts, as in the environment `parts`",
     "bcos": "a B-cos network with its explanation mode",

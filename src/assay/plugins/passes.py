@@ -37,3 +37,8 @@ class Promise:
     name: str
     function: Callable[..., Any]
     passes: Callable[[Mapping[str, Any]], int]
+
+
+# (batch, options) -> what is removed, the fill, the output that is used. A method that makes the
+# same interventions as a protocol is circular under it.
+Intervenes = Callable[[Any, Mapping[str, Any]], tuple[str, ...]]

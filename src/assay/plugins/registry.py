@@ -25,6 +25,7 @@ from assay.plugins.marks import Nested as Nested
 from assay.plugins.marks import marked
 from assay.plugins.needs import check_needs
 from assay.plugins.options import missed
+from assay.plugins.passes import Intervenes as Intervenes
 from assay.plugins.passes import Passes as Passes
 from assay.plugins.passes import Promise as Promise
 from assay.plugins.properties import UNDECLARED, Declared, Properties
@@ -150,11 +151,6 @@ class Plugin:
             ) from None
 
 
-# (batch, options) -> what is removed, the fill, the output that is used. A method that makes the
-# same interventions as a protocol is circular under it.
-Intervenes = Callable[[Any, Mapping[str, Any]], tuple[str, ...]]
-
-
 @dataclass(frozen=True)
 class Method(Plugin):
     """An attribution method: `(Model, Batch, *, options) -> Tensor`."""
@@ -184,9 +180,13 @@ class Method(Plugin):
 
 @dataclass(frozen=True)
 class Protocol(Plugin):
-    """An evaluation protocol: `(Case, *, options) -> Scores`."""
+    """An evaluation protocol: `(Case, *, options) -> Scores`, or of a `Trial` for whole sets."""
 
     kind: ClassVar[str] = "protocol"
+    scope: Literal["batch", "set"] = "batch"  # what it receives at once: a batch, or all samples
+    models: Literal["one", "pool"] = "one"  # for sets: the scored model, or all of the suite
+    trains: Callable[[Mapping[str, Any]], int] | None = None  # networks per cell, from its options
+    unranked: Callable[[Mapping[str, Any]], str] = lambda options: ""  # why not ranked, if so
     higher_is_better: bool = True
     range: tuple[float, float] = (float("-inf"), float("inf"))
     chance: float | Literal["measured"] = "measured"
@@ -202,7 +202,7 @@ class Protocol(Plugin):
 
     def __post_init__(self) -> None:
         """Judge whole sets where the number is not a mean: it depends on all samples of the set."""
-        if self.reduce != "mean":
+        if self.reduce != "mean" or self.scope == "set":
             object.__setattr__(self, "judges", "set")
 
     @property
@@ -332,6 +332,9 @@ def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
             to score highest; `reduce`, for a number of the whole set that is not the mean of its
             samples: a function `(curves, x, weights, *, options) -> values`, or its address;
             `properties`, what it guarantees, without which it may not compare models;
+            `scope`: batch, or set for a function of a `Trial`, with `models` (one or pool) and
+            `trains`, the number of networks that a cell trains; `unranked`, why scores are not
+            ranked; both are functions of the options;
             `needs`, as for methods; `title`, `family`, `cite`, `version`.
     """
     return register("protocol", name, **facts)

@@ -3,7 +3,7 @@
 import json
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from assay.plan.cells import Cell, CellOutcome
 from assay.plan.finished import Finished, ResponseShelf, maps_place, summary_place
 from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_gaps, promise_passes
+from assay.plan.set_cells import applicable_sets
 from assay.plan.scoring import dealt, empty_maps, score_case, standing
 from assay.plugins.identity import canonical
 from assay.plugins.needs import say_missing
@@ -46,13 +47,22 @@ class ShardTask:
     watcher: Watcher
     keep_maps: bool = True
 
+    @property
+    def stores_maps(self) -> bool:
+        """Whether maps are stored: those that a set protocol reads always are."""
+        return self.keep_maps or bool(self.finished.plan.set_protocols)
+
 
 def run_shard(task: ShardTask) -> None:
     """Compute the missing cells of a shard. Finished cells are not computed again."""
     plan, shard = task.finished.plan, task.shard
     missing = task.finished.missing(shard)
+    explained = task.finished.unexplained(shard, applicable_sets(plan))
+    if shard.split:
+        explain_split(task, explained)
+        return
     before = task.finished.summary(shard)
-    if before is not None and not any(missing.values()):
+    if before is not None and not any(missing.values()) and not explained:
         return
     started, counter = time.monotonic(), Counter(listen=task.watcher.passes)
     with plan.models[shard.model].evaluating(), torch.no_grad():
@@ -63,7 +73,7 @@ def run_shard(task: ShardTask) -> None:
         task.watcher.looked(shard, summary)
         work = ShardWork(task, engine)
         for method in plan.methods:
-            if missing[method.label]:
+            if missing[method.label] or method.label in explained:
                 work.do(method, missing[method.label])
     plan.networks.shrink(shard.model, engine.model.micro_batch)
     summary = replace(
@@ -75,6 +85,16 @@ def run_shard(task: ShardTask) -> None:
         seconds=time.monotonic() - started,
     )
     task.put(_summary_piece(shard, summary.after(before)))
+
+
+def explain_split(task: ShardTask, labels: Collection[str]) -> None:
+    """Store the maps of these methods for samples that are not scored: the training samples."""
+    plan, shard = task.finished.plan, task.shard
+    with plan.models[shard.model].evaluating(), torch.no_grad():
+        work = ShardWork(task, make_engine(plan, shard, Counter(listen=task.watcher.passes)))
+        for method in plan.methods:
+            if method.label in labels:
+                work.do(method, [])
 
 
 def _summary_piece(shard: Shard, summary: ShardSummary) -> JsonPiece:
@@ -116,14 +136,16 @@ class ShardWork:
         if missing:
             return self._write_all(method, protocols, self._not_applicable(missing))
         try:
-            maps, seconds = self._maps(method)
+            maps, seconds = self.maps(method)
         except NotApplicable as reason:
             return self._write_all(method, protocols, CellOutcome("n/a", str(reason)))
         except PrerequisiteError:
             raise
         except Exception as error:
-            return self._write_all(method, protocols, CellOutcome("failed", _message(error)))
-        whole, broken = _finite(maps)
+            return self._write_all(method, protocols, CellOutcome("failed", error_text(error)))
+        if not protocols:  # only its maps are needed
+            return None
+        whole, broken = finite(maps)
         self.engine.forget()
         case = Case(
             self.engine.batch,
@@ -137,7 +159,7 @@ class ShardWork:
         for protocol in protocols:
             self._write(method, protocol, self._score(method, protocol, case, broken, seconds))
 
-    def _maps(self, method: Choice) -> tuple[Tensor, float]:
+    def maps(self, method: Choice) -> tuple[Tensor, float]:
         """The method's maps, from an earlier run if they are stored, and the seconds they took."""
         stored = self.task.finished.maps(self.task.shard, method)
         if stored is not None:
@@ -145,8 +167,9 @@ class ShardWork:
         started = time.monotonic()
         maps = finish(self._raw(method), self.engine.batch, method)
         seconds = time.monotonic() - started
-        self._compare_with_promise(method)
-        if self.task.keep_maps:
+        if not self.task.shard.split:
+            self._compare_with_promise(method)
+        if self.task.stores_maps:
             about = {
                 "samples": json.dumps(self.task.shard.samples),
                 "method": method.label,
@@ -186,7 +209,7 @@ class ShardWork:
             return None
 
         def explain(inputs: Tensor) -> Tensor:
-            whole, faulty = _finite(again(inputs))
+            whole, faulty = finite(again(inputs))
             self._count(method)
             self._faulty = faulty if self._faulty is None else self._faulty | faulty
             return whole
@@ -203,7 +226,7 @@ class ShardWork:
         def maps() -> Tensor:
             if not computed:
                 others = other_maps(self.engine.model, self.engine.batch, method, self.engine)
-                computed.append(_finite(others)[0])
+                computed.append(finite(others)[0])
                 self._count(method)
             return computed[0]
 
@@ -238,7 +261,7 @@ class ShardWork:
         except PrerequisiteError:
             raise
         except Exception as error:
-            return CellOutcome("failed", _message(error))
+            return CellOutcome("failed", error_text(error))
         if self._faulty is not None:
             broken = broken | self._faulty
         mute = self.engine.broken & ~broken
@@ -274,13 +297,13 @@ class ShardWork:
         self.task.put(cell.piece(self._groups, outcome))
 
 
-def _finite(maps: Tensor) -> tuple[Tensor, Tensor]:
+def finite(maps: Tensor) -> tuple[Tensor, Tensor]:
     """The maps, set to zero if they hold NaN or inf, and which ones did: `[B]`."""
     broken = ~torch.isfinite(maps).flatten(1).all(1)
     return maps.masked_fill(broken.reshape(-1, *[1] * (maps.ndim - 1)), 0.0), broken
 
 
-def _message(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The message of an error, and the line that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno})"

@@ -15,8 +15,16 @@ from assay.progress import bar
 from assay.ranking.reductions import own_reductions, reduction_of
 from assay.ranking.stored import Recording
 from assay.results import Results
-from assay.run.executors import apply, measure_in_processes, run_in_processes, run_serially, threads
+from assay.run.executors import (
+    apply,
+    measure_in_processes,
+    run_in_processes,
+    run_serially,
+    shard_task,
+    threads,
+)
 from assay.run.manifest import write_manifest
+from assay.run.set_stage import run_sets
 from assay.run.settings import Settings
 from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, CleanAccuracy, Manifest, ModelEntry, Store, read_manifest
@@ -53,6 +61,7 @@ def run_suite(
         device: The device to which the models are moved; by default they are not moved.
         micro_batch: Rows per call of a network; by default chosen once per model.
         keep_maps: Whether to store the maps; without them a protocol added later explains again.
+            Maps that a set protocol reads are always stored.
         one_thread: Whether to compute with one thread, so that tables are equal bit for bit
             whatever the number of workers.
         progress: Whether to show a bar.
@@ -72,7 +81,7 @@ def run_suite(
         )
     started = time.monotonic()
     finished = Finished(plan, store)
-    unfinished = finished.unfinished()
+    unfinished, sets = finished.unfinished(), finished.unfinished_sets()
     _check_classes(plan, unfinished)
     store.create()
     _write_trained(plan, store)
@@ -86,8 +95,10 @@ def run_suite(
         else:
             with threads(1 if one_thread else None):
                 run_serially(plan, settings, unfinished, watcher)
+    if sets:  # training uses all cores, whatever the number of workers
+        run_sets(finished, shard_task(plan, settings, plan.shards[0], watcher), progress)
     _evaluate_reductions(plan, store)
-    seconds = time.monotonic() - started if unfinished else None
+    seconds = time.monotonic() - started if unfinished or sets else None
     write_manifest(plan, settings, store, seconds, finished=True)
     return Results(store.folder, keep)
 
@@ -266,8 +277,8 @@ def _check_classes(plan: Plan, shards: list[Shard]) -> None:
 
     The model can only be right on labels that are among its classes, whatever the target is.
     """
-    firsts = {(s.dataset, s.model): s for s in reversed(shards)}
-    for (dataset, model), shard in firsts.items():
+    firsts = {(s.dataset, s.model, s.split): s for s in reversed(shards)}
+    for (dataset, model, _), shard in firsts.items():
         prepared = plan.ready(shard, plan.batch(shard, shard.samples[:1])).model
         check_target(plan.target(dataset, model), model, prepared.outputs)
-        check_labels(plan.datasets[dataset], model, prepared.outputs)
+        check_labels(plan.dataset_of(shard), model, prepared.outputs)

@@ -110,6 +110,15 @@ class Store:
         except (FileNotFoundError, SafetensorError, OSError):
             return None
 
+    @staticmethod
+    def read_about(path: Path) -> dict[str, str] | None:
+        """Read the description of stored arrays; None if they are missing or incomplete."""
+        try:
+            with safe_open(path, framework="numpy") as file:
+                return file.metadata() or {}
+        except (FileNotFoundError, SafetensorError, OSError):
+            return None
+
     @contextlib.contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
         try:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 Array = np.ndarray[Any, Any]
-SHOWN_ONLY = ("circular", "upper_bound")  # statuses that are scored but not ranked
+SHOWN_ONLY = ("circular", "upper_bound", "shown")  # statuses that are scored but not ranked
 
 SCORES = pa.schema(
     [

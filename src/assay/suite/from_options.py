@@ -32,6 +32,7 @@ def own_suite(
     methods: str | None = None,
     protocols: str | None = None,
     target: str = "label",
+    train: str | None = None,
 ) -> Spec:
     """The suite of a run without a suite file.
 
@@ -42,6 +43,7 @@ def own_suite(
         methods: Names, addresses or files of maps, separated by commas; by default `METHODS`.
         protocols: Names or addresses, separated by commas; by default `PROTOCOLS`.
         target: The class explained: `label`, `predicted`, or a class's number or name.
+        train: Training samples, as `data`.
 
     Raises:
         InputError: Model or data is missing, or an argument is invalid.
@@ -54,6 +56,7 @@ def own_suite(
     return make_suite(
         {
             "datasets": [dataset_item(data, classes)],
+            "train": [] if train is None else [dataset_item(train, classes)],
             "models": [model_item(model, described)],
             "methods": list(chosen),
             "protocols": list(PROTOCOLS) if protocols is None else _words(protocols),

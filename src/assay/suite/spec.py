@@ -26,7 +26,7 @@ Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
 MAPS_HASH = "maps_hash"  # the option that identifies maps computed elsewhere
 REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options of every method
 
-LISTS = ("datasets", "models", "environments", "methods", "protocols")  # fields of a suite
+LISTS = ("datasets", "train", "models", "environments", "methods", "protocols")  # of a suite
 
 
 class Noise(BaseModel):
@@ -67,6 +67,8 @@ class Spec(BaseModel):
     """What a reader must know about the settings; shown on the page."""
     datasets: list[Any] = []
     """The datasets whose samples are explained."""
+    train: list[Any] = []
+    """Training samples for protocols that train: one item for all datasets, or one for each."""
     models: list[Any] = []
     """The networks that are explained; each runs on each dataset."""
     environments: list[Any] = []
@@ -97,6 +99,8 @@ class Spec(BaseModel):
     @field_validator(*LISTS, mode="before")
     @classmethod
     def _a_list(cls, items: Any, info: ValidationInfo) -> Any:
+        if info.field_name == "train" and isinstance(items, str | Mapping):
+            return [items]
         if isinstance(items, str | Mapping):
             form = f"{info.field_name}: {_one_in_a_list(items)}"
             raise ValueError(f"expected a list, `{form}`, got {items!r}")
@@ -116,6 +120,11 @@ class Spec(BaseModel):
     def _something_to_explain(self) -> "Spec":
         if bool(self.datasets) != bool(self.models) or not (self.models or self.environments):
             raise ValueError("a suite takes `datasets` and `models`, or `environments`, or both")
+        if len(self.train) not in (0, 1, len(self.datasets)) or (self.train and not self.datasets):
+            raise ValueError(
+                f"expected `train` to hold one item, or one for each of {len(self.datasets)} "
+                f"datasets, got {len(self.train)}"
+            )
         return self
 
     @field_validator("seeds")

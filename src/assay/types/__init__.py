@@ -1,4 +1,4 @@
-"""The nouns that flow from data and model to scores: batch, dataset, model, case, scores."""
+"""The nouns that flow from data and model to scores: batch, dataset, model, case, trial, scores."""
 
 from assay.types.batch import Batch as Batch
 from assay.types.batch import Prepare as Prepare
@@ -18,3 +18,5 @@ from assay.types.response import Response as Response
 from assay.types.scores import Scores as Scores
 from assay.types.tokens import Tokenize as Tokenize
 from assay.types.tokens import Tokens as Tokens
+from assay.types.trial import Split as Split
+from assay.types.trial import Trial as Trial

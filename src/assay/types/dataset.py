@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from PIL import Image
@@ -45,6 +45,7 @@ class Dataset:
     note: str = ""  # how it was read, for the reader
     parts: Parts | None = field(default=None, repr=False)  # where images are painted from parts
     truth_of: OutputRead | None = field(default=None, repr=False, compare=False)  # environments
+    splits: Mapping[str, "Dataset"] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Reject datasets that no run can use."""
@@ -57,6 +58,47 @@ class Dataset:
             )
         if len(set(self.ids)) != len(self.ids):
             raise InputError(f"Expected the ids of dataset `{self.name}` to be unique.")
+
+    def split(self, name: str) -> "Dataset":
+        """Other samples of the same task, such as `train`.
+
+        Raises:
+            PrerequisiteError: There is no such split.
+        """
+        if name not in self.splits:
+            raise PrerequisiteError(
+                f"Dataset `{self.name}` has no split `{name}`. Give the training samples: `train:` "
+                f"in a suite, `train=` in Python, `--train` on the command line."
+            )
+        return self.splits[name]
+
+    def with_train(self, train: "Dataset") -> "Dataset":
+        """The same samples with a training split.
+
+        Its ids begin with `train/`. Random numbers follow ids, so no training sample shares the
+        random numbers of a scored one.
+
+        Raises:
+            InputError: The training samples are the scored ones, of another modality, or have no
+                labels.
+        """
+        if train.fingerprint == self.fingerprint:
+            raise InputError(
+                f"Expected training samples other than the scored ones, got the same samples for "
+                f"both in `{self.name}`."
+            )
+        if train.modality != self.modality:
+            raise InputError(
+                f"Expected the training samples of `{self.name}` to be {self.modality}s, got "
+                f"{train.modality}s in `{train.name}`."
+            )
+        if "labels" not in train.has:
+            raise InputError(
+                f"Expected labels of the training samples in `{train.name}`, got none. Pass "
+                f"(X, y)."
+            )
+        splits = {**self.splits, "train": _prefixed(train, "train/")}
+        return replace(self, splits=splits, has=self.has | {"training"})
 
     def batch(
         self,
@@ -138,3 +180,17 @@ class Dataset:
         if not isinstance(prepare, Preprocess):
             raise PrerequisiteError("Truth masks that are images need the model's `prepare`.")
         return prepare.mask(raw)
+
+
+def _prefixed(dataset: Dataset, prefix: str) -> Dataset:
+    """The same samples under ids that begin with `prefix`."""
+    inner = dataset.fetch
+    return replace(
+        dataset,
+        ids=tuple(f"{prefix}{i}" for i in dataset.ids),
+        fetch=lambda sample: inner(sample.removeprefix(prefix)),
+        groups={f"{prefix}{i}": f"{prefix}{group}" for i, group in dataset.groups.items()},
+        labels={f"{prefix}{i}": label for i, label in dataset.labels.items()},
+        parts=None,
+        splits={},
+    )

@@ -1,0 +1,156 @@
+"""Set protocols of a run: after all shards, one cell after the other in this process."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from assay.errors import InputError, NotApplicable
+from assay.plan.cells import Cell, CellOutcome
+from assay.plan.finished import Finished
+from assay.plan.plan import Plan, Shard
+from assay.plan.scoring import standing
+from assay.plan.set_cells import SetCell, shards_of, unmet
+from assay.plugins.needs import say_missing
+from assay.progress import bar
+from assay.ranking.reductions import reduction_of
+from assay.run.shard import ShardTask, error_text, finite
+from assay.run.trials import BatchCache, TrialMaker
+from assay.store import Array
+from assay.types import Scores
+
+
+def run_sets(finished: Finished, task: ShardTask, progress: bool = True) -> None:
+    """Compute the missing cells of set protocols. Finished cells are not computed again.
+
+    Args:
+        finished: What the run's folder holds.
+        task: The task of any shard: says where pieces go.
+        progress: Whether to show bars.
+    """
+    cells, batches = finished.unfinished_sets(), BatchCache()
+    sizes = [_steps(cell) for cell in cells]
+    with bar("set protocols", sum(sizes), progress) as done:
+        for cell, size in zip(cells, sizes, strict=True):
+            left = Steps(size, done)
+            outcome = _outcome(TrialMaker(finished, task, batches, left.one), cell)
+            for shard, part in _by_shard(finished.plan, cell, outcome):
+                groups = finished.plan.datasets[cell.dataset].groups
+                own = [groups.get(sample, sample) for sample in shard.samples]
+                task.put(Cell(finished.plan, shard, cell.method, cell.protocol).piece(own, part))
+            left.rest()
+
+
+def _steps(cell: SetCell) -> int:
+    """The steps of a cell in the bar: itself, and the networks that it says it trains."""
+    count = cell.protocol.plugin.trains
+    return 1 + (0 if count is None else count(cell.protocol.options))
+
+
+@dataclass
+class Steps:
+    """Moves the bar for one cell: once per trained network, the rest at its end."""
+
+    left: int
+    done: Callable[[int], None]
+
+    def one(self) -> None:
+        """Move by one, unless only the end of the cell is left."""
+        if self.left > 1:
+            self.left -= 1
+            self.done(1)
+
+    def rest(self) -> None:
+        """Move to the end of the cell."""
+        self.done(self.left)
+
+
+def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
+    """The outcome of one cell. Whatever goes wrong becomes its message."""
+    plan = maker.finished.plan
+    missing = unmet(plan, cell)
+    if missing:
+        return CellOutcome("n/a", f"Needs {say_missing(cell.model, missing)}")
+    started = time.monotonic()
+    model = plan.models[cell.model]
+    try:
+        broken = finite(maker.maps(cell, "scored", None))[1].numpy()  # [N]
+        with model.evaluating():
+            raw = cell.protocol.plugin.function(maker.trial(cell), **cell.protocol.options)
+        scores = _checked(cell, raw, len(broken))
+        whole = _standing(maker, cell)
+    except NotApplicable as reason:
+        return CellOutcome("n/a", str(reason))
+    except Exception as error:
+        return CellOutcome("failed", error_text(error))
+    return replace(
+        _scored(cell, scores, broken, whole), seconds=time.monotonic() - started
+    )
+
+
+def _standing(maker: TrialMaker, cell: SetCell) -> str:
+    return standing(cell.method, cell.protocol, maker.batch(cell, "scored"))
+
+
+def _checked(cell: SetCell, scores: object, size: int) -> Scores:
+    """The scores of a protocol, on the CPU; one value per scored sample."""
+    if not isinstance(scores, Scores) or tuple(scores.value.shape) != (size,):
+        raise InputError(
+            f"Expected `{cell.protocol.label}` to return Scores with one value for each of {size} "
+            f"scored samples."
+        )
+    value = scores.value.detach().double().cpu()
+    if reduction_of(cell.protocol) is not None:  # computed later from the curves of the whole set
+        value = torch.full_like(value, torch.nan)
+    return replace(scores, value=value)
+
+
+def _scored(cell: SetCell, scores: Scores, broken: Array, whole: str) -> CellOutcome:
+    """The outcome of a scored cell, with one status per sample."""
+    plugin = cell.protocol.plugin
+    value = np.where(broken, np.nan, scores.value.numpy())
+    empty = np.zeros(len(value), dtype=bool)
+    if scores.degenerate is not None:
+        empty |= scores.degenerate.cpu().numpy()
+    if plugin.reduce == "mean":
+        empty |= scores.value.isnan().numpy()
+    reason = plugin.unranked(cell.protocol.options)
+    usual = "shown" if reason and whole == "ok" else whole
+    statuses = np.where(broken, "failed", np.where(empty, "degenerate", usual))
+    metrics = {plugin.metric: value}
+    for name, extra in scores.extra.items():
+        metrics[name] = np.where(broken, np.nan, extra.detach().double().cpu().numpy())
+    lost = f"{int(broken.sum())} of {len(value)} maps hold NaN or inf." if broken.any() else ""
+    shown = f"Shown, not ranked: {reason}" if usual == "shown" else ""
+    message = " ".join(filter(None, (lost, shown)))
+    return CellOutcome("failed" if broken.any() else "ok", message, metrics, statuses, scores)
+
+
+def _by_shard(
+    plan: Plan, cell: SetCell, outcome: CellOutcome
+) -> list[tuple[Shard, CellOutcome]]:
+    """The outcome cut into the shards of the run, whose files hold the scores of their samples."""
+    shards = shards_of(plan.shards, *cell.place)
+    ends = np.cumsum([len(shard.samples) for shard in shards])
+    return [
+        (shard, _rows(outcome, slice(end - len(shard.samples), end), len(shard.samples) / ends[-1]))
+        for shard, end in zip(shards, ends.tolist(), strict=True)
+    ]
+
+
+def _rows(outcome: CellOutcome, rows: slice, share: float) -> CellOutcome:
+    """The part of an outcome for these samples, with its share of the time."""
+    if outcome.scores is None or outcome.statuses is None or outcome.seconds is None:
+        return outcome
+    scores, statuses = outcome.scores, outcome.statuses[rows]
+    curves = {name: curve[rows] for name, curve in scores.curves.items()}
+    return replace(
+        outcome,
+        status="failed" if "failed" in statuses else "ok",
+        metrics={name: values[rows] for name, values in outcome.metrics.items()},
+        statuses=statuses,
+        scores=Scores(scores.value[rows], curves, scores.x),
+        seconds=share * outcome.seconds,
+    )
