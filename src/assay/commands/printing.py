@@ -123,6 +123,14 @@ def _affected(pairs: set[tuple[str, str]], manifest: Manifest) -> list[str]:
     return [*whole, *min(rest_methods, rest_protocols, key=len)]
 
 
+def print_unranked(console: Console, results: Results) -> None:
+    """Print which protocols give scores and no order, and why."""
+    for label, protocol in results.entries.protocols.items():
+        if protocol.unranked:
+            line = f"{label}: scores are shown and not ranked, because {protocol.unranked}"
+            console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
 def print_failures(console: Console, failures: list[StoredObject]) -> None:
     """Print what failed, each message once."""
     console.print(f"[red]{len(failures)} cells failed[/red]; the others are stored:")

@@ -161,10 +161,12 @@ def _print_results(results: Results) -> None:
         print_failures,
         print_not_applicable,
         print_promises,
+        print_unranked,
     )
 
     print_answer(console, results)
     print_promises(console, results)
+    print_unranked(console, results)
     print_not_applicable(console, results)
     say(f"The page: {results.report()}")
     if results.failures:

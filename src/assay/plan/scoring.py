@@ -91,5 +91,6 @@ def standing(method: Choice, protocol: Choice, batch: Batch) -> str:
     if circular(method, protocol, batch):
         return "circular"
     available = batch.dataset.has if batch.dataset is not None else frozenset()
-    bound = protocol.plugin.whole_truth and UPPER_BOUND in available
-    return "upper_bound" if bound else "ok"
+    if protocol.plugin.whole_truth and UPPER_BOUND in available:
+        return "upper_bound"
+    return "shown" if protocol.plugin.unranked(protocol.options) else "ok"

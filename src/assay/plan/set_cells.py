@@ -35,9 +35,7 @@ def set_cells(plan: Plan) -> list[SetCell]:
     ]
 
 
-def shards_of(
-    shards: Sequence[Shard], dataset: str, model: str, seed: int
-) -> list[Shard]:
+def shards_of(shards: Sequence[Shard], dataset: str, model: str, seed: int) -> list[Shard]:
     """The shards of one dataset, model and seed."""
     return [s for s in shards if (s.dataset, s.model, s.seed) == (dataset, model, seed)]
 

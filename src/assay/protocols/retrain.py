@@ -12,6 +12,7 @@ from assay.errors import InputError, NotApplicable
 from assay.plugins.option_types import Count, InnerShare, Positive
 from assay.plugins.registry import protocol
 from assay.protocols.curves import Order
+from assay.protocols.table_one import MASKS, RETRAINED
 from assay.removal import FillChoice, make_removal
 from assay.types import Batch, Scores, Trial
 from assay.units.absent import by_rank
@@ -29,7 +30,7 @@ def _few(options: Mapping[str, Any]) -> str:
     if number >= FEWEST:
         return ""
     return (
-        f"an order needs at least {FEWEST} retrainings of each cell, these scores have {number}. "
+        f"an order needs at least {FEWEST} retrainings of each cell, here are {number}. "
         f"Set `retrainings: {FEWEST}`."
     )
 
@@ -119,6 +120,7 @@ def _removed(
     title="ROAR",
     trains=_networks,
     unranked=_few,
+    properties=RETRAINED,
 )
 def roar(
     trial: Trial,
@@ -169,6 +171,7 @@ def roar(
     title="KAR",
     trains=_networks,
     unranked=_few,
+    properties=RETRAINED,
 )
 def kar(
     trial: Trial,
@@ -211,6 +214,7 @@ def kar(
     unranked=lambda options: (
         "class information in a mask is a fault of protocols that retrain, not of a method."
     ),
+    properties=MASKS,
 )
 def mask_leakage(
     trial: Trial,
@@ -272,9 +276,12 @@ def _masks(
         values = batch.draw("mask leakage", (features.count,))
     gone = _first(batch, features, values, fraction)  # [N, *map_shape]
     shape = (len(gone), *[1] * (batch.inputs.ndim - gone.ndim), *gone.shape[1:])
-    return (gone - gone.flatten(1).mean(1).reshape(-1, *[1] * (gone.ndim - 1))).reshape(
-        shape
-    ).expand_as(batch.inputs).contiguous()
+    return (
+        (gone - gone.flatten(1).mean(1).reshape(-1, *[1] * (gone.ndim - 1)))
+        .reshape(shape)
+        .expand_as(batch.inputs)
+        .contiguous()
+    )
 
 
 def _first(batch: Batch, features: Features, values: Tensor, fraction: float) -> Tensor:

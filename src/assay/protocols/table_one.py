@@ -20,6 +20,17 @@ ACCURACIES = Properties(
     natural_data=True,
     reason="It reads accuracies on changed inputs: a robust model keeps them whatever the map.",
 )
+RETRAINED = Properties(
+    in_domain=True,
+    no_leakage=False,
+    natural_data=True,
+    reason="It scores other networks, one per method, and these can read the class from the masks.",
+)
+MASKS = Properties(
+    in_domain=True,
+    natural_data=True,
+    reason="It measures what masks tell about the class; the score says nothing about the model.",
+)
 KNOWN_TRUTH = Properties(
     in_domain=True,
     no_leakage=True,

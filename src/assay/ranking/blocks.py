@@ -54,7 +54,8 @@ class MethodScores:
     Attributes:
         method: Label of the method.
         options: Options of the method.
-        status: ok | n/a | failed | degenerate | circular | upper_bound; only ok is ranked.
+        status: ok | n/a | failed | degenerate | circular | upper_bound | shown; only
+            ok is ranked.
         values: Score by sample, averaged over seeds, only where there is one.
         failed: Number of samples on which the method failed, under any seed.
         degenerate: Number of samples marked degenerate, under any seed.

@@ -36,7 +36,8 @@ class BoardRow:
         high: Upper end of its interval.
         n: Number of samples with a score.
         n_groups: Number of groups of samples.
-        status: ok | n/a | failed | degenerate | circular | upper_bound; only ok is ranked.
+        status: ok | n/a | failed | degenerate | circular | upper_bound | shown; only
+            ok is ranked.
         method_options: Options of the method, as JSON.
         protocol_options: Options of the protocol, as JSON.
         metric: Name of the score.

@@ -48,7 +48,10 @@ SCHEMA = pa.schema(
     ]
 )
 
-STATUS_NAMES = {"upper_bound": "upper-bound truth"}  # statuses that people read differently
+STATUS_NAMES = {
+    "upper_bound": "upper-bound truth",
+    "shown": "not ranked",
+}  # statuses that people read differently
 HEADER = ("rank", "method", "mean", "interval", "n", "vs best control", "note")
 
 _LATEX = {

@@ -44,6 +44,7 @@ def protocols(manifest: Manifest) -> list[Facts]:
             ("reads", _plain(protocol.uses)),
             ("sign", "matters" if protocol.sign_sensitive else "does not matter"),
             *_properties(protocol),
+            *_where_known("not ranked", protocol.unranked),
             *_common(protocol),
         ]
         cards.append(_card(label, protocol, (protocol.family,), rows))
@@ -105,6 +106,7 @@ def datasets(manifest: Manifest) -> list[Facts]:
         rows = (
             ("samples", _plain(dataset.n)),
             ("fingerprint", _hash(dataset.fingerprint)),
+            *_where_known("training samples", _plain(dataset.n_train) if dataset.n_train else ""),
             *_where_known("read", dataset.note),
         )
         cards.append(Facts(name, "", "", _present([dataset.modality]), rows))

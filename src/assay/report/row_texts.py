@@ -55,6 +55,8 @@ def marks_of(row: BoardRow) -> tuple[tuple[str, str], ...]:
         marks.append(("circular", "↻"))
     if row.status == "upper_bound":
         marks.append(("bound", "≤"))
+    if row.status == "shown":
+        marks.append(("shown", "◦"))
     if row.degenerate:
         marks.append(("degenerate", "∅"))
     if row.failed:

@@ -130,11 +130,14 @@ def _describe_model(
 
 def _describe_dataset(plan: Plan, name: str) -> DatasetEntry:
     dataset = plan.datasets[name]
+    train = dataset.splits.get("train")
     return DatasetEntry(
         fingerprint=dataset.fingerprint,
         n=len(plan.samples(name)),
         modality=dataset.modality,
         note=dataset.note,
+        n_train=0 if train is None else len(train.ids),
+        train_fingerprint="" if train is None else train.fingerprint,
     )
 
 
@@ -165,6 +168,7 @@ def _describe_protocol(choice: Choice) -> ProtocolEntry:
         axis=plugin.axis,
         judges=plugin.judges,
         properties=plugin.guarantees(choice.options).to_json(),
+        unranked=plugin.unranked(choice.options),
     )
 
 

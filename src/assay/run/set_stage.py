@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from assay.errors import InputError, NotApplicable
 from assay.plan.cells import Cell, CellOutcome
@@ -76,7 +77,8 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
     started = time.monotonic()
     model = plan.models[cell.model]
     try:
-        broken = finite(maker.maps(cell, "scored", None))[1].numpy()  # [N]
+        maps, lost = finite(maker.maps(cell, "scored", None))
+        broken, flat = lost.numpy(), _constant(maps)  # [N]
         with model.evaluating():
             raw = cell.protocol.plugin.function(maker.trial(cell), **cell.protocol.options)
         scores = _checked(cell, raw, len(broken))
@@ -85,9 +87,7 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
         return CellOutcome("n/a", str(reason))
     except Exception as error:
         return CellOutcome("failed", error_text(error))
-    return replace(
-        _scored(cell, scores, broken, whole), seconds=time.monotonic() - started
-    )
+    return replace(_scored(cell, scores, broken, flat, whole), seconds=time.monotonic() - started)
 
 
 def _standing(maker: TrialMaker, cell: SetCell) -> str:
@@ -107,30 +107,31 @@ def _checked(cell: SetCell, scores: object, size: int) -> Scores:
     return replace(scores, value=value)
 
 
-def _scored(cell: SetCell, scores: Scores, broken: Array, whole: str) -> CellOutcome:
+def _constant(maps: Tensor) -> Array:  # [N]
+    """Which maps are constant."""
+    flat = maps.flatten(1)
+    constant: Array = (flat.amax(1) == flat.amin(1)).numpy()
+    return constant
+
+
+def _scored(cell: SetCell, scores: Scores, broken: Array, flat: Array, whole: str) -> CellOutcome:
     """The outcome of a scored cell, with one status per sample."""
     plugin = cell.protocol.plugin
     value = np.where(broken, np.nan, scores.value.numpy())
-    empty = np.zeros(len(value), dtype=bool)
+    empty = flat.copy()
     if scores.degenerate is not None:
         empty |= scores.degenerate.cpu().numpy()
     if plugin.reduce == "mean":
         empty |= scores.value.isnan().numpy()
-    reason = plugin.unranked(cell.protocol.options)
-    usual = "shown" if reason and whole == "ok" else whole
-    statuses = np.where(broken, "failed", np.where(empty, "degenerate", usual))
+    statuses = np.where(broken, "failed", np.where(empty, "degenerate", whole))
     metrics = {plugin.metric: value}
     for name, extra in scores.extra.items():
         metrics[name] = np.where(broken, np.nan, extra.detach().double().cpu().numpy())
     lost = f"{int(broken.sum())} of {len(value)} maps hold NaN or inf." if broken.any() else ""
-    shown = f"Shown, not ranked: {reason}" if usual == "shown" else ""
-    message = " ".join(filter(None, (lost, shown)))
-    return CellOutcome("failed" if broken.any() else "ok", message, metrics, statuses, scores)
+    return CellOutcome("failed" if broken.any() else "ok", lost, metrics, statuses, scores)
 
 
-def _by_shard(
-    plan: Plan, cell: SetCell, outcome: CellOutcome
-) -> list[tuple[Shard, CellOutcome]]:
+def _by_shard(plan: Plan, cell: SetCell, outcome: CellOutcome) -> list[tuple[Shard, CellOutcome]]:
     """The outcome cut into the shards of the run, whose files hold the scores of their samples."""
     shards = shards_of(plan.shards, *cell.place)
     ends = np.cumsum([len(shard.samples) for shard in shards])

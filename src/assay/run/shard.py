@@ -25,8 +25,8 @@ from assay.plan.cells import Cell, CellOutcome
 from assay.plan.finished import Finished, ResponseShelf, maps_place, summary_place
 from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_gaps, promise_passes
-from assay.plan.set_cells import applicable_sets
 from assay.plan.scoring import dealt, empty_maps, score_case, standing
+from assay.plan.set_cells import applicable_sets
 from assay.plugins.identity import canonical
 from assay.plugins.needs import say_missing
 from assay.run.previews import summarise

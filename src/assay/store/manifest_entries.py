@@ -55,12 +55,19 @@ class ModelEntry(JsonRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetEntry(JsonRecord):
-    """One dataset of a run: identity, number of samples, modality, how it was read."""
+    """One dataset of a run: identity, number of samples, modality, how it was read.
+
+    `n_train` and `train_fingerprint` describe its training samples, where there are some.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset({"n_train", "train_fingerprint"})
 
     fingerprint: str = ""
     n: int = 0
     modality: str = ""
     note: str = ""
+    n_train: int = 0
+    train_fingerprint: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +138,10 @@ class ProtocolEntry(PluginEntry):
         axis: What the x axis of its curves shows.
         judges: `sample`, or `set` where only a whole set has a score.
         properties: What it guarantees, such as `inter_model`; empty in runs that did not store it.
+        unranked: Why its scores are shown and not ranked; empty where they are ranked.
     """
 
-    optional: ClassVar[frozenset[str]] = frozenset({"properties"})
+    optional: ClassVar[frozenset[str]] = frozenset({"properties", "unranked"})
 
     metric: str = ""
     higher_is_better: bool = False
@@ -145,6 +153,7 @@ class ProtocolEntry(PluginEntry):
     axis: str = "share"
     judges: str = "sample"
     properties: Mapping[str, Json] = field(default_factory=dict)
+    unranked: str = ""
 
     @property
     def limits(self) -> Limits:

@@ -94,8 +94,7 @@ class Dataset:
             )
         if "labels" not in train.has:
             raise InputError(
-                f"Expected labels of the training samples in `{train.name}`, got none. Pass "
-                f"(X, y)."
+                f"Expected labels of the training samples in `{train.name}`, got none. Pass (X, y)."
             )
         splits = {**self.splits, "train": _prefixed(train, "train/")}
         return replace(self, splits=splits, has=self.has | {"training"})
