@@ -37,7 +37,10 @@ OTHER_WORDS: dict[str, dict[str, str]] = {
     "models": MEAN | {"pad": "a module of the network"},
     "plan": MEAN | FAMILY | MAPS,
     "plugins": MEAN | KINDS | dict.fromkeys(("parts", "bcos", "bagnet"), "a need"),
-    "protocols": {"completeness": "one of the part checks", "shuffled": "a curve"},
+    "protocols": {
+        "completeness": "one of the part checks", "shuffled": "a curve",
+        "random": "masks that are drawn at random",
+    },
     "ranking": MEAN | KINDS | REDUCTIONS,
     "report": MEAN | KINDS | MAPS | {
         "grey": "a line's style", "grid": "a line's class", "rect": "an SVG element",

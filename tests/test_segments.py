@@ -27,7 +27,9 @@ CHOICES = [
 PROTOCOLS = {
     p.name: {o: v for o, v in (("steps", 6), ("subsets", 12)) if o in p.options}
     for p in registry.everything("protocol")
-    if "units" in p.options and p.name != "soundness"  # needs a hundred units a sample
+    if "units" in p.options
+    and p.scope == "batch"
+    and p.name != "soundness"  # needs a hundred units a sample
 }
 
 

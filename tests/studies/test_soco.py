@@ -135,7 +135,7 @@ def trial(seed):
     """Introduced attribution is unsound, and not more complete."""
     accuracy = {name: np.array([0.5, 1.0]) for name in gaussian.MAPS}
     fall = {"truth": 0.5, "remove": 0.4, "introduce": 0.5}
-    return gaussian.Trial(
+    return gaussian.GaussianTrial(
         accuracy,
         {n: np.array([1.0, 0.7 + seed / 100 if n == "introduce" else 1.0]) for n in gaussian.MAPS},
         {name: np.full(9, value + seed / 1e4) for name, value in fall.items()},

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.conformance import environments, methods, protocols
+from assay.conformance import environments, methods, protocols, set_protocols
 from assay.conformance.worlds import Fault
 from assay.errors import InputError, NotApplicable, unknown
 from assay.plugins import registry
@@ -14,8 +14,10 @@ from assay.suite.spec import choose_one
 KINDS: dict[str, tuple[Sequence[Callable[..., None]], Sequence[Callable[[], Any]]]] = {
     "method": (methods.RULES, methods.WORLDS),
     "protocol": (protocols.RULES, protocols.WORLDS),
+    "set protocol": (set_protocols.RULES, set_protocols.WORLDS),
     "environment": (environments.RULES, environments.WORLDS),
 }
+NAMED = ("method", "protocol", "environment")
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,9 @@ def examine(name: str) -> Iterator[Finding]:
         InputError: There is no such plug-in, or it cannot be imported.
     """
     kind = _kind(name)
-    choose_one(kind, name)  # raises before any check if the plug-in is wrong
-    checks, worlds = KINDS[kind]
+    plugin = choose_one(kind, name).plugin  # raises before any check if the plug-in is wrong
+    whole_set = kind == "protocol" and plugin.scope == "set"
+    checks, worlds = KINDS["set protocol" if whole_set else kind]
     return (_finding(check, worlds, name) for check in checks)
 
 
@@ -51,14 +54,14 @@ def say_before(name: str) -> str:
 
 def _kind(name: str) -> str:
     if not is_address(name):
-        for kind in KINDS:
+        for kind in NAMED:
             if name in registry.names(kind):
                 return kind
-        everything = [n for kind in KINDS for n in registry.names(kind)]
+        everything = [n for kind in NAMED for n in registry.names(kind)]
         raise unknown("method, protocol or environment", name, everything)
     target, _ = load_object(name)
     kind = getattr(getattr(target, "__assay__", None), "kind", "method")
-    if kind not in KINDS:
+    if kind not in NAMED:
         raise InputError(
             f"Expected `{name}` to be a method, protocol or environment, got a {kind}."
         )

@@ -35,7 +35,7 @@ def run_sets(finished: Finished, task: ShardTask, progress: bool = True) -> None
     sizes = [_steps(cell) for cell in cells]
     with bar("set protocols", sum(sizes), progress) as done:
         for cell, size in zip(cells, sizes, strict=True):
-            left = Steps(size, done)
+            left = CellSteps(size, done)
             outcome = _outcome(TrialMaker(finished, task, batches, left.one), cell)
             for shard, part in _by_shard(finished.plan, cell, outcome):
                 groups = finished.plan.datasets[cell.dataset].groups
@@ -51,7 +51,7 @@ def _steps(cell: SetCell) -> int:
 
 
 @dataclass
-class Steps:
+class CellSteps:
     """Moves the bar for one cell: once per trained network, the rest at its end."""
 
     left: int
@@ -121,7 +121,7 @@ def _scored(cell: SetCell, scores: Scores, broken: Array, flat: Array, whole: st
     empty = flat.copy()
     if scores.degenerate is not None:
         empty |= scores.degenerate.cpu().numpy()
-    if plugin.reduce == "mean":
+    if reduction_of(cell.protocol) is None:
         empty |= scores.value.isnan().numpy()
     statuses = np.where(broken, "failed", np.where(empty, "degenerate", whole))
     metrics = {plugin.metric: value}

@@ -46,7 +46,7 @@ class Sign(nn.Module):
 
 
 @dataclass(frozen=True)
-class Trial:
+class GaussianTrial:
     """The results of one draw of data and changes.
 
     Attributes:
@@ -91,7 +91,7 @@ def draw(
 
 
 @functools.cache
-def trial(variant: GaussianVariant, seed: int, samples: int = SAMPLES) -> Trial:
+def trial(variant: GaussianVariant, seed: int, samples: int = SAMPLES) -> GaussianTrial:
     """Score the three maps by soundness and by completeness at absolute thresholds.
 
     A sample's absent features take the same random values at every step. With new values at each
@@ -112,7 +112,7 @@ def trial(variant: GaussianVariant, seed: int, samples: int = SAMPLES) -> Trial:
     curves = {name: reading.curves(soundness, name) for name in MAPS}
     shares = reading.x(soundness, "truth")
     swept = {name: soundness_curve(parts, shares) for name, parts in curves.items()}
-    return Trial(
+    return GaussianTrial(
         {name: accuracy for name, (accuracy, _) in swept.items()},
         {name: sound for name, (_, sound) in swept.items()},
         {name: reading.falls(completeness, name).mean(0) for name in MAPS},

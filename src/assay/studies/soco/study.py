@@ -57,7 +57,7 @@ from assay.studies.soco.runs import (
 
 if TYPE_CHECKING:
     from assay.studies.setting import Study
-    from assay.studies.soco.gaussian import GaussianVariant, Trial
+    from assay.studies.soco.gaussian import GaussianVariant, GaussianTrial
     from assay.suite.spec import Spec
 
 USUAL_N = 5000  # the default number of images
@@ -273,7 +273,7 @@ def synthetic_soundness(claim: Claim, study: Study) -> list[ClaimRow]:
     return rows
 
 
-def _trials(claim: Claim, study: Study, variant: GaussianVariant) -> list[Trial]:
+def _trials(claim: Claim, study: Study, variant: GaussianVariant) -> list[GaussianTrial]:
     """The study's number of draws of the Gaussian data."""
     from assay.studies.soco import gaussian
 

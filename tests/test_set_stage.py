@@ -1,0 +1,305 @@
+"""Set protocols in a run: keys, resuming, sharing, failures, forecasts, pools."""
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import assay
+from assay.conformance.set_protocols import planted_block
+from assay.data.memory import as_dataset
+from assay.plugins import registry
+from assay.run import trials
+from assay.run.suite_run import run_suite
+from assay.suite.spec import make_suite, read_suite
+from assay.training.fresh import fresh_copy
+
+ROAR = {"roar": {"fractions": (0.1, 0.5), "retrainings": 2, "epochs": 2, "augment": False}}
+QUIET = {"progress": False}
+
+
+@pytest.fixture(scope="module")
+def exam():
+    return planted_block()
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """The trainings that were made, as a list of seeds."""
+    made, real = [], trials.fit_network
+
+    def counted(*args, **options):
+        made.append(options["seed"])
+        return real(*args, **options)
+
+    monkeypatch.setattr(trials, "fit_network", counted)
+    return made
+
+
+def exact(exam):
+    return {"exact": exam.exact}
+
+
+def values(results, method="exact", protocol="roar"):
+    rows = [
+        r
+        for r in results.scores.to_pylist()
+        if r["headline"] and r["method"] == method and r["protocol"].startswith(protocol)
+    ]
+    return [row["value"] for row in rows]
+
+
+def test_without_training_samples_it_does_not_apply_and_says_the_cure(exam):
+    results = assay.benchmark(exam.net, exam.scored, exact(exam), ["roar"], **QUIET)
+    (reason,) = {row["reason"] for row in results.not_applicable}
+    assert "train=(X, y)" in reason
+    assert "--train" in reason
+
+
+def test_training_data_change_the_keys_of_set_cells_only(exam, tmp_path):
+    protocols = ["single_deletion", ROAR]
+    other = (exam.train[0] * 2, exam.train[1])
+    cells = []
+    for number, train in enumerate((None, exam.train, other)):
+        out = tmp_path / str(number)
+        results = assay.benchmark(
+            exam.net, exam.scored, exact(exam), protocols, train=train, out=out, **QUIET
+        )
+        cells.append(results.manifest["shards"][0]["cells"])
+    batch, whole = zip(*cells, strict=True)
+    assert len(set(batch)) == 1
+    assert len(set(whole)) == 3
+
+
+def test_finished_cells_and_networks_are_not_made_again(exam, tmp_path, fits):
+    first = assay.benchmark(
+        exam.net, exam.scored, exact(exam), [ROAR], train=exam.train, out=tmp_path, **QUIET
+    )
+    assert len(fits) == 4
+    both = {**exact(exam), "twin": lambda model, batch: 2 * exam.exact(model, batch)}
+    second = assay.benchmark(
+        exam.net, exam.scored, both, [ROAR], train=exam.train, out=tmp_path, **QUIET
+    )
+    assert len(fits) == 4  # the twin has the same order, up to ties drawn by the same seed
+    assert values(first) == values(second) == values(second, "twin")
+
+
+def test_a_killed_run_goes_on_where_it_stopped(exam, tmp_path, fits, monkeypatch):
+    counted = trials.fit_network
+
+    def killed(*args, **options):
+        if len(fits) == 2:
+            raise KeyboardInterrupt
+        return counted(*args, **options)
+
+    call = {"train": exam.train, "out": tmp_path, **QUIET}
+    with monkeypatch.context() as patched:
+        patched.setattr(trials, "fit_network", killed)
+        with pytest.raises(KeyboardInterrupt):
+            assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
+    results = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
+    assert len(fits) == 4
+    whole = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], train=exam.train, **QUIET)
+    assert values(results) == values(whole)
+
+
+def test_one_failing_cell_leaves_its_message(exam, recwarn):
+    def broken(model, batch):
+        if batch.ids[0].startswith("train/"):
+            raise ValueError("no maps of these")
+        return exam.exact(model, batch)
+
+    methods = {**exact(exam), "broken": broken}
+    results = assay.benchmark(
+        exam.net, exam.scored, methods, [ROAR, "single_deletion"], train=exam.train, **QUIET
+    )
+    assert {f["method"] for f in results.failures} == {"broken"}
+    assert "no maps of these" in results.failures[0]["message"]
+    assert len(values(results)) == len(values(results, "broken", "single")) == 40
+
+
+def test_maps_computed_elsewhere_have_none_of_the_training_samples(exam):
+    maps = {"given": torch.rand(40, 8, 8)}
+    results = assay.benchmark(exam.net, exam.scored, maps, [ROAR], train=exam.train, **QUIET)
+    (row,) = results.not_applicable
+    assert "computed elsewhere" in row["reason"]
+
+
+def test_fewer_than_five_retrainings_give_scores_and_no_order(exam):
+    methods = {**exact(exam), "random": {}}
+    for number, ranks in ((2, {None}), (5, {1, 2})):
+        item = {"roar": {**ROAR["roar"], "retrainings": number, "fractions": (0.3,)}}
+        results = assay.benchmark(exam.net, exam.scored, methods, [item], train=exam.train, **QUIET)
+        rows = list(results.leaderboard())
+        assert {row["rank"] for row in rows} == ranks
+        assert all(row["mean"] is not None for row in rows)
+        entry = next(iter(results.entries.protocols.values()))
+        assert ("at least 5 retrainings" in entry.unranked) == (number < 5)
+
+
+def test_the_dry_run_counts_the_maps_of_the_training_samples(exam, tmp_path):
+    call = (exam.net, exam.scored, ["saliency"], [ROAR])
+    before = assay.dry_run(*call, train=exam.train, out=tmp_path, time_it=False)
+    assert before.method_rows == {"saliency": 40 + 160}
+    assert before.trainings == {next(iter(before.trainings)): 4}
+    assert "at most 4 networks on 160 samples" in str(before)
+    assay.benchmark(*call, train=exam.train, out=tmp_path, **QUIET)
+    after = assay.dry_run(*call, train=exam.train, out=tmp_path, time_it=False)
+    assert (after.method_rows, after.trainings) == ({}, {})
+
+
+def test_training_maps_are_stored_by_chunk_and_read_back(exam, tmp_path):
+    explained = []
+
+    def method(model, batch):
+        explained.extend(batch.ids)
+        return exam.exact(model, batch)
+
+    call = {"train": exam.train, "out": tmp_path, **QUIET}
+    assay.benchmark(exam.net, exam.scored, {"mine": method}, [ROAR], **call)
+    assert len(explained) == len(set(explained)) == 200
+    files = sorted((tmp_path / "attributions").glob("*/*.safetensors"))
+    chunk = next(f for f in files if f.stat().st_size > 64 * 256)
+    chunk.unlink()
+    for scores in (tmp_path / "scores").iterdir():
+        scores.unlink()
+    explained.clear()
+    assay.benchmark(exam.net, exam.scored, {"mine": method}, [ROAR], **call)
+    assert len(explained) in (8, 16, 64)
+
+
+def test_a_pool_protocol_reads_the_maps_of_all_models(exam, tmp_path):
+    @assay.protocol("agreement_for_this_test", scope="set", models="pool", range=(-1, 1))
+    def agreement(trial: assay.Trial) -> assay.Scores:
+        """The mean cosine with the maps of the other models."""
+        own = trial.maps().flatten(1)
+        others = [trial.maps("scored", name).flatten(1) for name in trial.models]
+        cosines = [torch.cosine_similarity(own, other) for other in others]
+        return assay.Scores(torch.stack(cosines).mean(0).double())
+
+    nets = [nn.Sequential(nn.Flatten(), nn.Linear(64, 2)) for _ in range(2)]
+    try:
+        spec = make_suite(
+            {
+                "datasets": [as_dataset(exam.scored)],
+                "models": [
+                    assay.model(net, name=name) for net, name in zip(nets, "ab", strict=True)
+                ],
+                "methods": ["input_x_gradient"],
+                "protocols": ["agreement_for_this_test"],
+            }
+        )
+        rows = run_suite(spec, tmp_path, **QUIET).scores.to_pylist()
+    finally:
+        del registry._REGISTERED["protocol"]["agreement_for_this_test"]
+    by_model = {m: [r["value"] for r in rows if r["model"] == m] for m in "ab"}
+    assert len(by_model["a"]) == 40
+    assert by_model["a"] == pytest.approx(by_model["b"])
+    assert max(by_model["a"]) < 1
+
+
+SUITE = """
+datasets: ["./data.py:scored"]
+train: "./data.py:train"
+models: ["./data.py:net"]
+methods: [saliency, random]
+protocols: [single_deletion, {roar: {fractions: [0.3], retrainings: 2, epochs: 2}}]
+"""
+DATA = """
+    import torch
+    from assay.conformance.set_protocols import planted_block
+
+    def scored():
+        return planted_block().scored
+
+    def train():
+        return planted_block().train
+
+    def net():
+        return planted_block().net
+"""
+
+
+def test_two_workers_give_the_same_scores(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("data.py").write_text(textwrap.dedent(DATA))
+    Path("suite.yaml").write_text(SUITE)
+    one = run_suite(read_suite("suite.yaml"), "one", **QUIET)
+    two = run_suite(read_suite("suite.yaml"), "two", workers=2, **QUIET)
+    assert one.scores.to_pylist() == two.scores.to_pylist()
+    assert one.curves.to_pylist() == two.curves.to_pylist()
+    assert one.complete
+    assert two.complete
+    assert one.report().stat().st_size > 10_000
+    assert json.loads(Path("one/manifest.json").read_text())["datasets"]["scored"]["n_train"] == 160
+
+
+class TestSplits:
+    def test_a_split_has_ids_of_its_own(self, exam):
+        data = as_dataset(exam.scored).with_train(as_dataset(exam.train))
+        train = data.split("train")
+        assert not set(train.ids) & set(data.ids)
+        batch = train.batch(train.ids[:3])
+        assert torch.equal(batch.inputs, exam.train[0][:3])
+        assert "training" in data.has
+        first = data.batch(data.ids[:3])
+        assert not torch.equal(batch.draw("x", (5,)), first.draw("x", (5,)))
+
+    def test_wrong_training_samples_are_refused(self, exam):
+        data = as_dataset(exam.scored)
+        with pytest.raises(assay.PrerequisiteError, match="no split `train`"):
+            data.split("train")
+        with pytest.raises(assay.InputError, match="other than the scored"):
+            data.with_train(as_dataset(exam.scored))
+        with pytest.raises(assay.InputError, match="labels"):
+            data.with_train(as_dataset((exam.train[0], None)))
+        with pytest.raises(assay.InputError, match="to be images"):
+            data.with_train(as_dataset((exam.train[0].flatten(1), exam.train[1])))
+        with pytest.raises(assay.InputError, match="one for each of 1 datasets"):
+            make_suite(
+                {
+                    "datasets": ["a"], "train": ["b", "c"], "models": ["d"], "methods": ["random"],
+                    "protocols": ["roar"],
+                }
+            )  # fmt: skip
+
+    def test_labels_without_an_output_are_refused(self, exam):
+        train = (exam.train[0], exam.train[1] + 1)
+        with pytest.raises(assay.InputError, match="below 2"):
+            assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], train=train, **QUIET)
+
+
+class TestFreshCopy:
+    def test_new_weights_by_seed_and_the_original_stays(self):
+        net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
+        with torch.no_grad():
+            net(torch.randn(8, 3, 3, 3))  # moves the statistics of batch-norm
+        model = assay.model(net)
+        before = model.weights_hash
+        first, same, other = (fresh_copy(model, seed) for seed in (0, 0, 1))
+        assert first.weights_hash == same.weights_hash != other.weights_hash
+        assert model.weights_hash == before
+        assert torch.equal(first.net[1].running_mean, torch.zeros(4))
+
+    def test_weights_without_a_reset_keep_only_their_size(self):
+        class Scaled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(3 + torch.randn(1000))
+
+            def forward(self, x):
+                return x
+
+        trained = Scaled()
+        fresh = fresh_copy(assay.model(trained), 0).net
+        assert abs(fresh.weight.mean() - 3) < 0.2
+        assert abs(torch.corrcoef(torch.stack([fresh.weight, trained.weight]))[0, 1]) < 0.1
+
+
+def test_a_set_protocol_does_not_score_single_maps(exam):
+    x, y = exam.scored
+    with pytest.raises(assay.InputError, match=r"train=\(X, y\)"):
+        assay.score(exam.net, x, y, torch.rand(40, 8, 8), "roar")
