@@ -47,8 +47,8 @@ ALLOWED = {
     "api": "errors plugins suite store results types data models engine methods plan run",
     "answers": "errors plugins suite store ranking report results types environments protocols "
     "plan run api",
-    "conformance": "errors plugins suite store results types data models engine methods environments "
-    "protocols plan run api",
+    "conformance": "errors plugins suite store results types data models engine methods "
+    "environments protocols plan run api",
     "studies": "errors progress plugins suite store ranking results types models units engine "
     "methods training environments protocols plan run api",
     "commands": "errors plugins suite store ranking report results training plan run answers "

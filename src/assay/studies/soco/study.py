@@ -57,7 +57,7 @@ from assay.studies.soco.runs import (
 
 if TYPE_CHECKING:
     from assay.studies.setting import Study
-    from assay.studies.soco.gaussian import GaussianVariant, GaussianTrial
+    from assay.studies.soco.gaussian import GaussianTrial, GaussianVariant
     from assay.suite.spec import Spec
 
 USUAL_N = 5000  # the default number of images
