@@ -1,6 +1,7 @@
 """Fills: the values that replace absent units, broadcast to the inputs."""
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from assay.errors import NotApplicable, PrerequisiteError
 from assay.plugins.option_types import Count, Positive
 from assay.plugins.registry import fill
 from assay.types import Batch, Pixels, Tokens
+
+BlurVariant = Literal["clean", "code"]
 
 
 @fill("zero", title="Zero after normalisation", constant=0.0, on_tokens="pad")
@@ -79,6 +82,13 @@ def uniform(batch: Batch, *, low: float = -1.0, high: float = 1.0) -> Tensor:
     return low + (high - low) * batch.draw("uniform fill", batch.inputs.shape[1:])
 
 
+@fill("uniform_shared", title="Uniform noise, one field")
+def uniform_shared(batch: Batch, *, low: float = -1.0, high: float = 1.0) -> Tensor:
+    """Uniform noise in the model's input space, one field for all samples, as in IDSDS."""
+    _numbers(batch, "uniform_shared")
+    return low + (high - low) * batch.draw_shared("uniform fill", batch.inputs.shape[1:])
+
+
 @fill("normal", title="Normal noise")
 def normal(batch: Batch) -> Tensor:
     """Standard normal noise in the model's input space, one fixed field per sample."""
@@ -96,11 +106,35 @@ def blur(batch: Batch, *, sigma: Positive = 10.0) -> Tensor:
     return gaussian(batch.inputs, sigma)
 
 
+@fill("blur_idsds", title="Blur of IDSDS")
+def blur_idsds(batch: Batch, *, variant: BlurVariant = "clean") -> Tensor:
+    """The image itself under IDSDS's short and wide blur, scaled to the image's side.
+
+    At 224 pixels 51 taps and sigma 41, at 32 pixels 7 taps and sigma 5.9: nearly the mean of a
+    square. `clean` reflects the borders. `code` is what the authors ran: sigma is a factor of the
+    square root of two larger, and zeros surround the image.
+    """
+    if batch.inputs.ndim != 4:
+        raise NotApplicable(
+            "The fill `blur_idsds` is for images only; these inputs have no height and width."
+        )
+    side = min(batch.inputs.shape[2:])
+    sigma, radius = 41 / 224 * side, max(1, round((51 / 224 * side - 1) / 2))
+    if variant == "code":
+        return gaussian(batch.inputs, sigma * math.sqrt(2), radius=radius, border="constant")
+    return gaussian(batch.inputs, sigma, radius=radius, border="reflect")
+
+
 def gaussian(
-    images: Tensor, sigma: float, *, cut: float = 3.0, border: str = "replicate"
+    images: Tensor,
+    sigma: float,
+    *,
+    cut: float = 3.0,
+    border: str = "replicate",
+    radius: int | None = None,
 ) -> Tensor:  # [B, C, H, W]
-    """Gaussian blur, one axis after the other, cut off at `cut` sigma, with repeated borders."""
-    radius = math.ceil(cut * sigma)
+    """Gaussian blur, one axis after the other, cut off at `cut` sigma or at `radius` pixels."""
+    radius = math.ceil(cut * sigma) if radius is None else radius
     taps = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
     kernel = torch.exp(-0.5 * (taps / sigma) ** 2)
     kernel = kernel / kernel.sum()

@@ -122,6 +122,13 @@ class Batch:
         with ThreadPoolExecutor(at_once) as pool:  # one thread draws all numbers of a sample
             return torch.stack(list(pool.map(row, range(len(self)))))
 
+    def draw_shared(self, purpose: str, shape: Sequence[int]) -> Tensor:
+        """Random numbers uniform in [0, 1) that all samples of a seed share, `[1, *shape]`."""
+        digest = hashlib.sha256(f"{self.seed}\0shared\0{purpose}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big", signed=True))
+        drawn = torch.rand(1, *shape, generator=generator)
+        return drawn.to(self.inputs.device, self.dtype)
+
     def redrawn(self, number: int) -> "Batch":
         """The same samples with the random numbers of draw `number`; 0 keeps their own."""
         if number == 0:

@@ -1,0 +1,157 @@
+"""The compact table of all scores, from which every claim and plot is computed. No torch.
+
+One row for each suite, network, protocol and method, with the mean over images and the means of
+blocks of images. The facts of networks, of pairs of networks and of masks are JSON in its metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay.errors import InputError, PrerequisiteError
+from assay.ranking.resampling import Floats
+
+NAME = "idsds_scores.parquet"
+SCHEMA = pa.schema(
+    [
+        ("suite", pa.string()),
+        ("network", pa.string()),
+        ("seed", pa.int32()),
+        ("arm", pa.string()),
+        ("epoch", pa.int32()),
+        ("temperature", pa.float32()),
+        ("protocol", pa.string()),
+        ("method", pa.string()),
+        ("status", pa.string()),
+        ("n", pa.int32()),
+        ("degenerate", pa.int32()),
+        ("mean", pa.float32()),
+        ("sd", pa.float32()),
+        ("blocks", pa.list_(pa.float32())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """The scores of one method on one network under one protocol."""
+
+    suite: str
+    network: str
+    seed: int
+    arm: str
+    protocol: str
+    method: str
+    mean: float
+    blocks: tuple[float, ...] = ()
+    epoch: int | None = None
+    temperature: float = 1.0
+    status: str = "ok"
+    n: int = 0
+    degenerate: int = 0
+    sd: float | None = None
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """All scores of the study.
+
+    Attributes:
+        rows: One for each suite, network, protocol and method that was scored.
+        networks: The facts of each network, by the stem of its files.
+        pairs: How far pairs of networks are apart.
+        masks: The accuracy of a network that sees only masks, by kind: one number a seed.
+    """
+
+    rows: tuple[ScoreRow, ...] = ()
+    networks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    pairs: tuple[Mapping[str, object], ...] = ()
+    masks: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def select(
+        self, suite: str, protocol: str | None = None, arm: str | None = None,
+        network: str | None = None, temperature: float | None = None,
+        where: Callable[[ScoreRow], bool] = lambda row: True,
+    ) -> list[ScoreRow]:  # fmt: skip
+        """The rows of a suite, at the end of training."""
+        wanted = {"protocol": protocol, "arm": arm, "network": network, "temperature": temperature}
+        fixed = {name: value for name, value in wanted.items() if value is not None}
+        return [
+            row
+            for row in self._by_suite.get(suite, ())
+            if row.epoch is None
+            and all(getattr(row, name) == value for name, value in fixed.items())
+            and where(row)
+        ]
+
+    @cached_property
+    def _by_suite(self) -> dict[str, list[ScoreRow]]:
+        groups: dict[str, list[ScoreRow]] = {}
+        for row in self.rows:
+            groups.setdefault(row.suite, []).append(row)
+        return groups
+
+    def write(self, path: Path) -> None:
+        """Write it as one parquet file."""
+        columns = [[getattr(row, name) for row in self.rows] for name in SCHEMA.names]
+        facts = {"networks": self.networks, "pairs": self.pairs, "masks": self.masks}
+        metadata = {name: json.dumps(value) for name, value in facts.items()}
+        table = pa.table(columns, schema=SCHEMA.with_metadata(metadata))
+        part = path.with_suffix(".part")
+        pq.write_table(table, part, compression="zstd")
+        part.replace(path)
+
+
+def read_scores(path: Path) -> ScoreTable:
+    """The table in a file.
+
+    Raises:
+        PrerequisiteError: There is no such file.
+        InputError: It is not such a table.
+    """
+    if path.is_dir():
+        path = path / NAME
+    if not path.is_file():
+        raise PrerequisiteError(
+            f"Expected the scores of the study at `{path}`, found none. Run "
+            f"`python -m assay.studies.idsds.jobs --zoo DIR --data DIR --out DIR` first."
+        )
+    try:
+        table = pq.read_table(path)
+        metadata = table.schema.metadata or {}
+        facts = {k: json.loads(metadata[k.encode()]) for k in ("networks", "pairs", "masks")}
+        rows = tuple(
+            ScoreRow(**{**row, "blocks": tuple(row["blocks"] or ())}) for row in table.to_pylist()
+        )
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"Expected the scores of the study in `{path}`, got {type(error).__name__}: {error}. "
+            f"Run the jobs again."
+        ) from None
+    return ScoreTable(rows, facts["networks"], tuple(facts["pairs"]), facts["masks"])
+
+
+def rows_of(record: Mapping[str, object]) -> list[ScoreRow]:
+    """The rows of a job's record; methods that do not apply have none."""
+    of = {name: record[name] for name in ("suite", "network", "seed", "arm", "epoch")}
+    kept = []
+    for row in record["rows"]:  # type: ignore[attr-defined]
+        if row["mean"] is None:
+            continue
+        blocks = tuple(np.nan if b is None else float(b) for b in row["blocks"])
+        fields = {name: row[name] for name in row if name not in ("message", "blocks")}
+        kept.append(ScoreRow(**of, **fields, blocks=blocks))
+    return kept
+
+
+def block_matrix(rows: Iterable[ScoreRow]) -> Floats:  # [rows, blocks]
+    """The block means of some rows, one row each."""
+    return np.array([row.blocks for row in rows], dtype=np.float64)

@@ -1,0 +1,191 @@
+"""One job of the study from start to record: build the network, score it, write a small JSON."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from assay.environments.environment import build as build_environment
+from assay.plan.plan import build_one
+from assay.studies.idsds import likeness, mask_only
+from assay.studies.idsds.paper_methods import AGNOSTIC, FEW_MASKS, paper_methods
+from assay.studies.idsds.panels import MICRO_BATCH, Panel, batch_of, score_panel, tempered
+from assay.studies.idsds.runs import SD, ScoringJob, StoredNetwork, scoring_suites
+from assay.training.zoo import zoo_item
+from assay.types import Dataset, Model
+
+LOOK = "look"  # the suite that looks at each network for comparisons
+PARTS, MASK_ONLY = "parts", "masks"  # jobs without a network of the zoo
+LOOKED = 2000  # images
+MASK_SEEDS = 10
+
+
+@dataclass(frozen=True)
+class ScoringSetting:
+    """Where the files are and how jobs run.
+
+    Attributes:
+        zoo: The folder of trained networks.
+        data: A folder with `cifar10/cifar10_test_lossless.parquet`.
+        out: The folder of the records.
+        device: Where the networks run.
+        limit: The most images of any suite.
+        steps: Steps of integrated gradients on many networks.
+        micro_batch: Inputs per call of a network.
+    """
+
+    zoo: Path
+    data: Path
+    out: Path
+    device: str | None = None
+    limit: int | None = None
+    steps: int = 16
+    micro_batch: int = MICRO_BATCH
+
+    def record(self, name: str) -> Path:
+        """The file of a job's record."""
+        return self.out / "records" / f"{name}.json"
+
+    def error(self, name: str) -> Path:
+        """The file with the message of a job that failed."""
+        return self.out / "errors" / f"{name}.txt"
+
+    def count(self, n: int) -> int:
+        """The number of images of a suite that asks for `n`."""
+        return n if self.limit is None else min(n, self.limit)
+
+
+def do_job(job: ScoringJob | str, setting: ScoringSetting) -> tuple[str, float, str]:
+    """Run a job and write its record; returns its name, its seconds and an error's message."""
+    name, started = job if isinstance(job, str) else job.name, time.monotonic()
+    try:
+        record = special(job, setting) if isinstance(job, str) else scored(job, setting)
+    except Exception as error:  # one failing job must not stop the others
+        _write(setting.error(name), traceback.format_exc())
+        return name, time.monotonic() - started, f"{type(error).__name__}: {error}"
+    finally:
+        _free(setting.device)
+    record["seconds"] = round(time.monotonic() - started, 2)
+    _write(setting.record(name), json.dumps(record))
+    setting.error(name).unlink(missing_ok=True)
+    return name, time.monotonic() - started, ""
+
+
+def _free(device: str | None) -> None:
+    gc.collect()
+    if device is not None and device.startswith("cuda"):
+        torch.cuda.empty_cache()
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+@functools.cache
+def _images(data: Path) -> Dataset:
+    path = data / "cifar10" / "cifar10_test_lossless.parquet"
+    images: Dataset = build_one("dataset", {"parquet": {"path": str(path)}})
+    return images
+
+
+def _built(setting: ScoringSetting, network: StoredNetwork) -> Model:
+    item = zoo_item(setting.zoo, network.name, network.seed, network.arm, network.epoch)
+    model: Model = build_one("model", item)
+    return model
+
+
+def scored(job: ScoringJob, setting: ScoringSetting) -> dict[str, object]:
+    """The record of one suite on one network."""
+    network = job.network
+    head = {
+        "suite": job.suite, "network": network.name, "seed": network.seed, "arm": network.arm,
+        "epoch": network.epoch,
+    }  # fmt: skip
+    if job.suite == LOOK:
+        return {**head, "rows": [], "facts": _look(network, setting)}
+    suite = scoring_suites(setting.steps)[job.suite]
+    n, rows, panel = setting.count(suite.n), [], Panel()
+    for temperature in suite.temperatures:
+        model = _built(setting, network)
+        model = model if temperature == 1 else tempered(model, temperature)
+        panel = score_panel(
+            model, _images(setting.data), suite.methods, suite.protocols(network.kind), n,
+            device=setting.device, micro_batch=min(setting.micro_batch, n),
+        )  # fmt: skip
+        rows += [{**row, "temperature": temperature} for row in panel.rows()]
+        if suite.samples:
+            _write_samples(setting.out / "samples" / f"{job.name}.npz", panel)
+    failed = [f"{r['method']}: {r['message']}" for r in rows if r["status"] == "failed"]
+    if failed:
+        raise RuntimeError(f"{len(failed)} cells failed. {failed[0]}")
+    return {**head, "accuracy": panel.accuracy, "forwards": panel.forwards, "rows": rows}
+
+
+def _write_samples(path: Path, panel: Panel) -> None:
+    """The scores of every image, in single precision."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    named = {f"{p}|{m}": v.astype(np.float32) for (p, m), v in panel.values.items()}
+    np.savez_compressed(path, **named)
+
+
+def seen_file(setting: ScoringSetting, network: StoredNetwork) -> Path:
+    """What a look at a network stored."""
+    return setting.out / "seen" / f"{network.stem}.npz"
+
+
+def _look(network: StoredNetwork, setting: ScoringSetting) -> Mapping[str, float]:
+    n = setting.count(LOOKED)
+    size = min(setting.micro_batch, n)
+    images = _images(setting.data)
+    model, batch = batch_of(_built(setting, network), images, n, setting.device, size)
+    seen = likeness.look(model, batch, network.kind.grid, network.kind.fill)
+    path = seen_file(setting, network)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, **seen)
+    return likeness.facts(seen)
+
+
+def special(name: str, setting: ScoringSetting) -> dict[str, object]:
+    """The record of a job without a network of the zoo."""
+    head = {"suite": name, "network": name, "seed": 0, "arm": "", "epoch": None}
+    if name == MASK_ONLY:
+        return {**head, "rows": [], "masks": _masks(setting)}
+    n = setting.count(500)
+    environment = build_environment("parts", {"samples": n}, None)
+    methods = paper_methods(AGNOSTIC, steps=setting.steps, masks=FEW_MASKS)
+    protocol = {"part_deletion": {"label": SD}}
+    panel = score_panel(
+        environment.model, environment.dataset, methods, [protocol], n, device=setting.device,
+        micro_batch=min(100, n),
+    )  # fmt: skip
+    rows = [{**row, "temperature": 1.0} for row in panel.rows()]
+    return {**head, "accuracy": panel.accuracy, "forwards": panel.forwards, "rows": rows}
+
+
+def _masks(setting: ScoringSetting) -> dict[str, list[float]]:
+    from assay.types import Pixels, Preprocess
+
+    images = _images(setting.data)
+    ids = images.ids[: setting.count(10_000)]
+    prepare = Preprocess(size=32, pixels=Pixels(mean=(0.0,) * 3, std=(1.0,) * 3))
+    batch = images.batch(ids, prepare).to(setting.device or "cpu")
+    steps = mask_only.STEPS if setting.limit is None else min(mask_only.STEPS, setting.limit)
+    return {
+        kind: [
+            mask_only.mask_accuracy(kind, batch.inputs, batch.targets, seed=seed, steps=steps)
+            for seed in range(MASK_SEEDS)
+        ]
+        for kind in mask_only.KINDS
+    }
