@@ -21,8 +21,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-import numpy as np
 import torch
+from safetensors.numpy import load_file
 
 from assay.errors import InputError, PrerequisiteError
 from assay.studies.idsds.likeness import compare
@@ -187,9 +187,8 @@ def _pairs(
             others["architecture"] = (CONVOLUTIONAL[1], seed, "base")
         for kind, place in others.items():
             if place in seen:
-                with np.load(seen_file(setting, network)) as one:
-                    with np.load(seen_file(setting, seen[place])) as other:
-                        apart = compare(dict(one), dict(other))
+                one, other = (load_file(seen_file(setting, n)) for n in (network, seen[place]))
+                apart = compare(one, other)
                 yield {"kind": kind, "network": name, "seed": seed, **apart}
 
 
@@ -224,8 +223,8 @@ def main() -> None:
     if not options.collect:
         started = time.monotonic()
         results = run_jobs(jobs, setting, options.processes, options.minutes)
-        for number, (name, seconds, error) in enumerate(results, 1):
-            state = f"failed: {error[:200]}" if error else f"{seconds:.1f} s"
+        for number, (name, seconds, message) in enumerate(results, 1):
+            state = f"failed: {message[:200]}" if message else f"{seconds:.1f} s"
             elapsed = time.monotonic() - started
             print(f"[{number}/{len(missing)}, {elapsed:.0f} s] {name}: {state}", flush=True)
     print(f"The table: {collect(setting)}", flush=True)

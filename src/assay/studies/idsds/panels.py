@@ -22,7 +22,7 @@ from assay.ranking.resampling import Floats
 from assay.run.shard import ShardTask, run_shard
 from assay.store import NOWHERE, ShardSummary
 from assay.store.pieces import CellPiece, Piece
-from assay.suite.spec import make_suite
+from assay.suite.spec import Spec, make_suite
 from assay.types import Batch, Dataset, Model
 
 BLOCKS = 50  # groups of images whose means are stored; intervals resample them
@@ -130,6 +130,12 @@ def one_shard(
     plan = resolve(spec, device)
     ((data, name),) = plan.pairs
     return plan, Shard("all", data, name, 0, plan.samples(data))
+
+
+def first_samples(dataset: Dataset, n: int) -> tuple[str, ...]:
+    """The samples of a run with the limit `n`: a fixed choice, balanced over the classes."""
+    spec = Spec(datasets=[dataset], models=["-"], methods=["-"], protocols=["-"], limit=n)
+    return Plan(spec, {dataset.name: dataset}, {}, (), (), ()).samples(dataset.name)
 
 
 def score_panel(

@@ -5,6 +5,8 @@ A job is one suite on one trained network. `jobs` runs them; here they are only 
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +60,9 @@ class StoredNetwork:
     @property
     def stem(self) -> str:
         """The name of its files."""
-        return f"{self.name}-s{self.seed}-{self.arm}{'' if self.epoch is None else f'-e{self.epoch}'}"
+        return (
+            f"{self.name}-s{self.seed}-{self.arm}{'' if self.epoch is None else f'-e{self.epoch}'}"
+        )
 
     @property
     def kind(self) -> Arm:
@@ -113,10 +117,11 @@ class ScoringJob:
 
 
 def single_deletion(arm: Arm, label: str = SD, **options: object) -> Item:
-    """Single deletion at the grid and fill of an arm: IDSDS on a tuned network, else SDS."""
-    settings = {"grid": arm.grid, "fill": arm.fill, **options, "label": label}
-    aligned = arm.kind == "tuned" and settings["fill"] == arm.fill
-    return {"in_domain_single_deletion" if aligned else "single_deletion": settings}
+    """Single deletion at the grid and fill of an arm: IDSDS on a tuned network, else SDS.
+
+    Both protocols compute the same number; here the arm says which one it is.
+    """
+    return {"single_deletion": {"grid": arm.grid, "fill": arm.fill, **options, "label": label}}
 
 
 def _only_deletion(arm: Arm) -> list[Item]:
@@ -131,7 +136,10 @@ def _other_fills(arm: Arm) -> list[Item]:
         "blur_idsds": {"blur as run": {"blur_idsds": {"variant": "code"}}},
     }
     more = others.get(arm.fill, {})
-    return [single_deletion(arm), *(single_deletion(arm, f"{SD}, {k}", fill=f) for k, f in more.items())]
+    return [
+        single_deletion(arm),
+        *(single_deletion(arm, f"{SD}, {k}", fill=f) for k, f in more.items()),
+    ]
 
 
 def _both_outputs(arm: Arm) -> list[Item]:
@@ -156,8 +164,16 @@ def _incremental(attribution: str) -> Protocols:
     ]  # fmt: skip
 
 
+def _both_attributions(arm: Arm) -> list[Item]:
+    return [*_incremental("fixed")(arm), *_incremental("updated")(arm)]
+
+
 def _calibrated(arm: Arm) -> list[Item]:
-    return [*_only_deletion(arm), *_incremental("fixed")(arm)] if arm.kind == "base" else _only_deletion(arm)
+    return (
+        [*_only_deletion(arm), *_incremental("fixed")(arm)]
+        if arm.kind == "base"
+        else _only_deletion(arm)
+    )
 
 
 # --- which networks -------------------------------------------------------------------------------
@@ -168,7 +184,9 @@ def _usual(network: StoredNetwork) -> bool:
     return (network.kind.grid, network.kind.fill) == (4, "zero")
 
 
-def _reference(names: Sequence[str], *arms: str, seeds: int | None = None) -> Callable[[StoredNetwork], bool]:
+def _reference(
+    names: Sequence[str], *arms: str, seeds: int | None = None
+) -> Callable[[StoredNetwork], bool]:
     def wanted(network: StoredNetwork) -> bool:
         few = seeds is None or network.seed < seeds
         return network.name in names and network.arm in arms and network.epoch is None and few
@@ -190,29 +208,29 @@ def _changed(*fields: str) -> Callable[[StoredNetwork], bool]:
 def scoring_suites(steps: int = FEW_STEPS) -> dict[str, ScoringSuite]:
     """All suites by name; `steps` is for integrated gradients on many networks."""
     own = (*ATTENTION, *INTRINSIC)  # not applicable to other networks, at no cost
-    few = {"steps": steps, "masks": FEW_MASKS}
-    cheap = tuple(paper_methods(CHEAP, **few))
-    softmax = tuple(paper_methods(CHEAP, output="probability", **few))
-    usual_noise = tuple(paper_methods(NOISED, usual_noise=True, **few))
-    repeated = tuple(paper_methods(REPEATED, **few))
+    few = functools.partial(paper_methods, steps=steps, masks=FEW_MASKS)
+    cheap = tuple(few(CHEAP))
+    softmax = tuple(few(CHEAP, output="probability"))
+    usual_noise = tuple(few(NOISED, usual_noise=True))
+    repeated = tuple(few(REPEATED))
     per_step = 3 * steps
     tuned = _reference(CONVOLUTIONAL, "tuned", seeds=5)
     base = _reference(CONVOLUTIONAL, "base", seeds=5)
     suites = (
         ScoringSuite(
-            "nine", tuple(paper_methods((*NINE, *own), **few)), _only_deletion, 1000, _usual,
+            "nine", tuple(few((*NINE, *own))), _only_deletion, 1000, _usual,
             cost=2 * per_step + 45,
         ),
         ScoringSuite(
-            "seeds", tuple(paper_methods(AGNOSTIC, **few)), _only_deletion, 1000,
+            "seeds", tuple(few(AGNOSTIC)), _only_deletion, 1000,
             _reference(CONVOLUTIONAL, "base", "tuned", "placebo", seeds=5),
             cost=6 * per_step + 2 * FEW_MASKS,
         ),
         ScoringSuite(
-            "ids", tuple(paper_methods(AGNOSTIC, **few)), _incremental("fixed"), 500, base,
+            "ids", tuple(few(AGNOSTIC)), _incremental("fixed"), 500, base,
             cost=6 * per_step + 2 * FEW_MASKS + 600,
         ),
-        ScoringSuite("updated", repeated, _incremental("updated"), 128, base, cost=64 * per_step),
+        ScoringSuite("updated", repeated, _both_attributions, 128, base, cost=64 * per_step),
         ScoringSuite("cells", cheap, _only_deletion, 1000, _changed("grid"), cost=6 * per_step),
         ScoringSuite("fills", cheap, _other_fills, 1000, _changed("fill"), cost=6 * per_step),
         ScoringSuite("softmax", softmax, _both_outputs, 1000, tuned, cost=6 * per_step),
@@ -222,7 +240,7 @@ def scoring_suites(steps: int = FEW_STEPS) -> dict[str, ScoringSuite]:
             _reference(CONVOLUTIONAL, "base", "tuned", seeds=5), cost=2 * per_step + 250,
         ),
         ScoringSuite(
-            "temperature", tuple(paper_methods(HEATED, **few)), _calibrated, 500,
+            "temperature", tuple(few(HEATED)), _calibrated, 500,
             _reference(CONVOLUTIONAL, "base", "tuned", seeds=5), temperatures=TEMPERATURES,
             cost=4 * (per_step + 180),
         ),
@@ -266,5 +284,6 @@ def scoring_jobs(
 def _cost(job: ScoringJob, suite: ScoringSuite) -> float:
     """Roughly how long a job takes: passes times the size of the network."""
     design = job.network.design
-    size = (design.depth or 20) / 20 * design.width**1.5
-    return suite.n * suite.cost * size * (1.0 if design.family == "residual" else 2.0)
+    depth, width = float(design.depth or 20), float(design.width)
+    plain = 1.0 if design.family == "residual" else 2.0
+    return suite.n * suite.cost * depth / 20 * math.sqrt(width**3) * plain

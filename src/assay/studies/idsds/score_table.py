@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from assay.errors import InputError, PrerequisiteError
 from assay.ranking.resampling import Floats
+from assay.store import StoredObject
 
 NAME = "idsds_scores.parquet"
 SCHEMA = pa.schema(
@@ -139,11 +140,11 @@ def read_scores(path: Path) -> ScoreTable:
     return ScoreTable(rows, facts["networks"], tuple(facts["pairs"]), facts["masks"])
 
 
-def rows_of(record: Mapping[str, object]) -> list[ScoreRow]:
+def rows_of(record: StoredObject) -> list[ScoreRow]:
     """The rows of a job's record; methods that do not apply have none."""
     of = {name: record[name] for name in ("suite", "network", "seed", "arm", "epoch")}
     kept = []
-    for row in record["rows"]:  # type: ignore[attr-defined]
+    for row in record["rows"]:
         if row["mean"] is None:
             continue
         blocks = tuple(np.nan if b is None else float(b) for b in row["blocks"])

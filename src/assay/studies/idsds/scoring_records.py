@@ -8,20 +8,28 @@ import json
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.numpy import save_file
 
 from assay.environments.environment import build as build_environment
 from assay.plan.plan import build_one
 from assay.studies.idsds import likeness, mask_only
+from assay.studies.idsds.panels import (
+    MICRO_BATCH,
+    Panel,
+    batch_of,
+    first_samples,
+    score_panel,
+    tempered,
+)
 from assay.studies.idsds.paper_methods import AGNOSTIC, FEW_MASKS, paper_methods
-from assay.studies.idsds.panels import MICRO_BATCH, Panel, batch_of, score_panel, tempered
 from assay.studies.idsds.runs import SD, ScoringJob, StoredNetwork, scoring_suites
 from assay.training.zoo import zoo_item
-from assay.types import Dataset, Model
+from assay.types import Dataset, Model, Pixels, Preprocess
 
 LOOK = "look"  # the suite that looks at each network for comparisons
 PARTS, MASK_ONLY = "parts", "masks"  # jobs without a network of the zoo
@@ -94,10 +102,14 @@ def _write(path: Path, text: str) -> None:
 
 
 @functools.cache
-def _images(data: Path) -> Dataset:
+def _images(data: Path, n: int) -> Dataset:
+    """The first `n` test images in the order of a run with that limit, decoded once."""
     path = data / "cifar10" / "cifar10_test_lossless.parquet"
-    images: Dataset = build_one("dataset", {"parquet": {"path": str(path)}})
-    return images
+    item = {"parquet": {"path": str(path)}}
+    whole: Dataset = build_one("dataset", item)
+    ids = first_samples(whole, n)
+    samples = {i: whole.fetch(i) for i in ids}
+    return replace(whole, ids=ids, fetch=samples.__getitem__)
 
 
 def _built(setting: ScoringSetting, network: StoredNetwork) -> Model:
@@ -121,12 +133,12 @@ def scored(job: ScoringJob, setting: ScoringSetting) -> dict[str, object]:
         model = _built(setting, network)
         model = model if temperature == 1 else tempered(model, temperature)
         panel = score_panel(
-            model, _images(setting.data), suite.methods, suite.protocols(network.kind), n,
+            model, _images(setting.data, n), suite.methods, suite.protocols(network.kind), n,
             device=setting.device, micro_batch=min(setting.micro_batch, n),
         )  # fmt: skip
         rows += [{**row, "temperature": temperature} for row in panel.rows()]
         if suite.samples:
-            _write_samples(setting.out / "samples" / f"{job.name}.npz", panel)
+            _write_samples(setting.out / "samples" / f"{job.name}.safetensors", panel)
     failed = [f"{r['method']}: {r['message']}" for r in rows if r["status"] == "failed"]
     if failed:
         raise RuntimeError(f"{len(failed)} cells failed. {failed[0]}")
@@ -137,23 +149,23 @@ def _write_samples(path: Path, panel: Panel) -> None:
     """The scores of every image, in single precision."""
     path.parent.mkdir(parents=True, exist_ok=True)
     named = {f"{p}|{m}": v.astype(np.float32) for (p, m), v in panel.values.items()}
-    np.savez_compressed(path, **named)
+    save_file(named, path)
 
 
 def seen_file(setting: ScoringSetting, network: StoredNetwork) -> Path:
     """What a look at a network stored."""
-    return setting.out / "seen" / f"{network.stem}.npz"
+    return setting.out / "seen" / f"{network.stem}.safetensors"
 
 
 def _look(network: StoredNetwork, setting: ScoringSetting) -> Mapping[str, float]:
     n = setting.count(LOOKED)
     size = min(setting.micro_batch, n)
-    images = _images(setting.data)
+    images = _images(setting.data, n)
     model, batch = batch_of(_built(setting, network), images, n, setting.device, size)
     seen = likeness.look(model, batch, network.kind.grid, network.kind.fill)
     path = seen_file(setting, network)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **seen)
+    save_file(seen, path)
     return likeness.facts(seen)
 
 
@@ -175,12 +187,9 @@ def special(name: str, setting: ScoringSetting) -> dict[str, object]:
 
 
 def _masks(setting: ScoringSetting) -> dict[str, list[float]]:
-    from assay.types import Pixels, Preprocess
-
-    images = _images(setting.data)
-    ids = images.ids[: setting.count(10_000)]
+    images = _images(setting.data, setting.count(10_000))
     prepare = Preprocess(size=32, pixels=Pixels(mean=(0.0,) * 3, std=(1.0,) * 3))
-    batch = images.batch(ids, prepare).to(setting.device or "cpu")
+    batch = images.batch(images.ids, prepare).to(setting.device or "cpu")
     steps = mask_only.STEPS if setting.limit is None else min(mask_only.STEPS, setting.limit)
     return {
         kind: [
