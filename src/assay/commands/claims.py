@@ -33,7 +33,8 @@ WIDTHS = {"statement": 9, "verdict": 9}
 
 def claims(
     paper: Annotated[
-        str | None, typer.Option(help="Only this paper's claims: m4, soco or attributionlab.")
+        str | None,
+        typer.Option(help="Only this paper's claims: m4, idsds, soco or attributionlab."),
     ] = None,
     run_id: Annotated[
         str | None,

@@ -16,6 +16,7 @@ from assay.studies.claim import Claim, ClaimRow, judge, open_row
 # The key of a paper and the module that holds its claims.
 PAPERS = {
     "m4": "assay.studies.m4.study",
+    "idsds": "assay.studies.idsds.study",
     "soco": "assay.studies.soco.study",
     "attributionlab": "assay.studies.attributionlab.study",
 }

@@ -255,8 +255,11 @@ def _forecast_lines(name: str, study: Study) -> list[str]:
 
 def _result_lines(name: str, study: Study) -> list[str]:
     rows, path = run_study(name, study)
-    lines = [
-        f"{r.id}: {r.verdict} ({r.setting}, n {r.n}): {r.value:.3f} [{r.low:.3f}, {r.high:.3f}]"
-        for r in rows
-    ]
-    return [*lines, f"Results: {path}"]
+    return [*map(_result_line, rows), f"Results: {path}"]
+
+
+def _result_line(row: ClaimRow) -> str:
+    if row.value is None:
+        return f"{row.id}: {row.verdict}. {row.note}"
+    interval = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]"
+    return f"{row.id}: {row.verdict} ({row.setting}, n {row.n}): {interval}"

@@ -26,8 +26,8 @@ from safetensors.numpy import load_file
 
 from assay.errors import InputError, PrerequisiteError
 from assay.studies.idsds.likeness import compare
+from assay.studies.idsds.paper_methods import CONVOLUTIONAL, LOOK, MASK_ONLY, PARTS
 from assay.studies.idsds.runs import (
-    CONVOLUTIONAL,
     ScoringJob,
     StoredNetwork,
     scoring_jobs,
@@ -35,14 +35,7 @@ from assay.studies.idsds.runs import (
     stored_networks,
 )
 from assay.studies.idsds.score_table import NAME, ScoreTable, rows_of
-from assay.studies.idsds.scoring_records import (
-    LOOK,
-    MASK_ONLY,
-    PARTS,
-    ScoringSetting,
-    do_job,
-    seen_file,
-)
+from assay.studies.idsds.scoring_records import ScoringSetting, do_job, seen_file
 
 AnyJob = ScoringJob | str
 TRIES = 3  # how often processes that died are replaced

@@ -1,4 +1,4 @@
-"""The 23 attribution methods of IDSDS with its settings, as items of a suite.
+"""The names of the study: the 23 methods of IDSDS as items of a suite, protocols and networks.
 
 Differs from the paper where images have 32 pixels instead of 224: RISE's cells are an eighth of the
 side in both, and a transformer's patches have four pixels. Integrated gradients use Gauss-Legendre
@@ -13,6 +13,15 @@ STEPS, FEW_STEPS = 50, 16  # of integrated gradients: as in the paper, and for m
 MASKS, FEW_MASKS = 1000, 256  # of RISE, likewise
 NOISE: Mapping[str, object] = {"samples": 4, "sigma": 1.0, "relative": False}  # the authors' noise
 USUAL_NOISE: Mapping[str, object] = {"samples": 25, "sigma": 0.15, "relative": True}
+
+SD = "single deletion"  # the label of the protocol: IDSDS on tuned networks, else SDS
+FIXED, UPDATED = "incremental deletion, fixed", "incremental deletion, updated"  # IDS
+RESNET, VGG, VIT = "resnet20", "vgg11", "vit_medium"  # in place of ResNet-50, VGG-16 and ViT-B/16
+REFERENCES = (RESNET, VGG, VIT)
+CONVOLUTIONAL = (RESNET, VGG)
+TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
+CELLS = 16  # of the default grid
+PARTS, MASK_ONLY, LOOK = "parts", "masks", "look"  # suites without methods of their own
 
 RAW = ("IxG", "IxG-SG", "IG", "IG-U", "IG-SG")
 PAIRS = {name: f"{name} abs" for name in RAW}  # each with its absolute values

@@ -17,26 +17,25 @@ from assay.studies.idsds.paper_methods import (
     AGNOSTIC,
     ALL,
     ATTENTION,
+    CELLS,
+    CONVOLUTIONAL,
     FEW_MASKS,
     FEW_STEPS,
     INTRINSIC,
     NINE,
+    REFERENCES,
+    SD,
+    TEMPERATURES,
     paper_methods,
 )
 from assay.training.zoo import ZOO, ZooNetwork
 from assay.training.zoo_arms import Arm, parse_arm
 
-RESNET, VGG, VIT = "resnet20", "vgg11", "vit_medium"  # in place of ResNet-50, VGG-16 and ViT-B/16
-REFERENCES = (RESNET, VGG, VIT)
-CONVOLUTIONAL = (RESNET, VGG)
 CHEAP = tuple(label for label in AGNOSTIC if not label.startswith("RISE"))  # 17
 REPEATED = ("IxG", "IxG abs", "IG", "IG abs", "IG-U", "IG-U abs", "Saliency", "Grad-CAM")
 HEATED = ("IxG", "IxG abs", "IG", "Saliency", "Grad-CAM")
 NOISED = ("IxG", "IxG-SG", "IG", "IG-SG", "Grad-CAM++", "SG-CAM++")
-TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
-CELLS = 16  # of the default grid
 SETS = 16  # random sets of each size
-SD = "single deletion"  # the label of the protocol in all tables
 
 Protocols = Callable[[Arm], list[Item]]
 

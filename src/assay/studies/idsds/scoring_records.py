@@ -26,13 +26,18 @@ from assay.studies.idsds.panels import (
     score_panel,
     tempered,
 )
-from assay.studies.idsds.paper_methods import AGNOSTIC, FEW_MASKS, paper_methods
-from assay.studies.idsds.runs import SD, ScoringJob, StoredNetwork, scoring_suites
+from assay.studies.idsds.paper_methods import (
+    AGNOSTIC,
+    FEW_MASKS,
+    LOOK,
+    MASK_ONLY,
+    SD,
+    paper_methods,
+)
+from assay.studies.idsds.runs import ScoringJob, StoredNetwork, scoring_suites
 from assay.training.zoo import zoo_item
 from assay.types import Dataset, Model, Pixels, Preprocess
 
-LOOK = "look"  # the suite that looks at each network for comparisons
-PARTS, MASK_ONLY = "parts", "masks"  # jobs without a network of the zoo
 LOOKED = 2000  # images
 MASK_SEEDS = 10
 

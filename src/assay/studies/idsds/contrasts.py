@@ -1,0 +1,219 @@
+"""Contrasts of scores over networks: differences, leads, trends, agreement, with their errors.
+
+The unit is one network, an architecture and a seed. Where the best of several methods is compared,
+it is chosen on one half of the images and scored on the other half, and both halves take turns:
+the best of many equal methods would otherwise look better than it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from assay.errors import InputError, PrerequisiteError
+from assay.ranking.resampling import Floats
+from assay.studies.claim import Claim, ClaimRow, Effect, open_row, replicates
+from assay.studies.idsds.paper_methods import SAME, SD
+from assay.studies.idsds.score_table import ScoreRow, ScoreTable, read_scores
+
+if TYPE_CHECKING:
+    from assay.studies.setting import Study
+
+Unit = tuple[str, int]  # a network and its seed
+UnitScores = dict[Unit, dict[str, ScoreRow]]  # by unit and method
+POWER = 0.8  # of the smallest detectable difference
+RESAMPLES = 1000
+
+Test = Callable[[Claim, "Study"], list[ClaimRow]]
+FromTable = Callable[[Claim, ScoreTable], list[ClaimRow]]
+
+
+def from_table(function: FromTable) -> Test:
+    """A claim's test that reads the study's table; without the scores it needs the row is open."""
+
+    @functools.wraps(function)
+    def test(claim: Claim, study: Study) -> list[ClaimRow]:
+        table = read_scores(study.out)
+        try:
+            return function(claim, table)
+        except InputError as error:  # too few units for an interval
+            row = open_row(claim)
+            return [ClaimRow(**{**vars(row), "note": f"The table has too few scores. {error}"})]
+
+    return test
+
+
+def scores(
+    table: ScoreTable, suite: str, arm: str, protocol: str = SD, temperature: float = 1.0,
+    networks: Sequence[str] | None = None,
+) -> UnitScores:  # fmt: skip
+    """The rows of a suite on one arm, by unit and method."""
+    found: UnitScores = {}
+    for row in table.select(suite, protocol, arm, temperature=temperature):
+        if networks is None or row.network in networks:
+            found.setdefault((row.network, row.seed), {})[row.method] = row
+    return found
+
+
+def differences(rows: UnitScores, one: str, other: str) -> dict[Unit, float]:
+    """The mean score of one method minus that of another, on every network that has both."""
+    return {
+        unit: of[one].mean - of[other].mean
+        for unit, of in rows.items()
+        if one in of and other in of
+    }
+
+
+def changes(before: UnitScores, after: UnitScores, method: str) -> dict[Unit, float]:
+    """A method's score in one table minus its score in another, by network."""
+    return {
+        unit: of[method].mean - before[unit][method].mean
+        for unit, of in after.items()
+        if unit in before and method in of and method in before[unit]
+    }
+
+
+def halves(row: ScoreRow) -> Floats:  # [2]
+    """The means over two halves of the images: every second block each."""
+    blocks = np.array(row.blocks, dtype=np.float64)
+    return np.array([np.nanmean(blocks[0::2]), np.nanmean(blocks[1::2])])
+
+
+def best(of: Mapping[str, ScoreRow], labels: Iterable[str] | None = None) -> float:
+    """The score of the best method, chosen on one half of the images, scored on the other."""
+    rows = [of[m] for m in (of if labels is None else labels) if m in of]
+    if not rows:
+        raise InputError("Expected scores of at least one of these methods, got none.")
+    table = np.array([halves(row) for row in rows])  # [methods, 2]
+    return float((table[table[:, 0].argmax(), 1] + table[table[:, 1].argmax(), 0]) / 2)
+
+
+def leads(rows: UnitScores, these: Sequence[str], others: Sequence[str]) -> dict[Unit, float]:
+    """The best of some methods minus the best of others, on every network that has both kinds."""
+    return {
+        unit: best(of, these) - best(of, others)
+        for unit, of in rows.items()
+        if any(m in of for m in these) and any(m in of for m in others)
+    }
+
+
+def others_than(of: Iterable[str], these: Sequence[str]) -> list[str]:
+    """All other methods, identical ones once."""
+    return [m for m in of if m not in these and SAME.get(m) not in these]
+
+
+def agreement(one: Mapping[str, ScoreRow], other: Mapping[str, ScoreRow]) -> float:
+    """The rank correlation of two columns of scores over common methods, identical ones once."""
+    common = [m for m in one if m in other and m not in SAME]
+    if len(common) < 3:
+        raise InputError(f"Expected at least 3 common methods to rank, got {len(common)}.")
+    columns = ([of[m].mean for m in common] for of in (one, other))
+    return float(stats.spearmanr(*columns).statistic)
+
+
+def over_units(name: str, values: Mapping[Unit, float]) -> Effect:
+    """The mean over networks with its standard error."""
+    return replicates(name, list(values.values()))
+
+
+def by_architecture(name: str, values: Mapping[Unit, float]) -> Effect:
+    """The mean over architectures, each the mean of its seeds; one-seed architectures are left out.
+
+    Raises:
+        InputError: Fewer than two architectures have two seeds.
+    """
+    means = [float(np.mean(of)) for of in grouped(values).values() if len(of) > 1]
+    return replicates(name, means)
+
+
+def grouped(values: Mapping[Unit, float]) -> dict[str, list[float]]:
+    """The values of each architecture's seeds."""
+    groups: dict[str, list[float]] = {}
+    for (network, _), value in values.items():
+        groups.setdefault(network, []).append(value)
+    return groups
+
+
+def seeds_note(values: Mapping[Unit, float], what: str = "") -> str:
+    """Each architecture's mean and seed spread, and the smallest detectable difference."""
+    groups = grouped(values)
+    listed = ", ".join(
+        f"{network} {np.mean(of):.3f}" + (f" (sd {np.std(of, ddof=1):.3f})" if len(of) > 1 else "")
+        for network, of in groups.items()
+    )
+    spread = [np.var(of, ddof=1) for of in groups.values() if len(of) > 1]
+    if not spread:
+        return f"{what}{listed}"
+    sd = math.sqrt(float(np.mean(spread)))
+    return (
+        f"{what}{listed}; standard deviation between seeds {sd:.3f}, smallest detectable "
+        f"difference {detectable(sd, len(values)):.3f}"
+    )
+
+
+def detectable(sd: float, n: int) -> float:
+    """The smallest mean of `n` units that a two-sided test at 5 % finds with power 80 %."""
+    quantiles = stats.t.isf(0.025, n - 1) + stats.t.isf(1 - POWER, n - 1)
+    return float(quantiles * sd / math.sqrt(n))
+
+
+def share_of_methods(name: str, table: Floats, *, seed: int = 0) -> Effect:
+    """The share of methods with a positive contrast `[methods, units, blocks of images]`.
+
+    The error is that of a bootstrap over units and blocks of images together.
+    """
+    if table.ndim != 3 or table.shape[1] < 2:
+        raise InputError(f"Expected contrasts of at least 2 networks for {name}.")
+    rng = np.random.default_rng(seed)
+    _, units, blocks = table.shape
+    value = float((np.nanmean(table, (1, 2)) > 0).mean())
+    drawn = []
+    for _ in range(RESAMPLES):
+        rows, columns = rng.integers(units, size=units), rng.integers(blocks, size=blocks)
+        resampled = table[:, rows][:, :, columns]
+        drawn.append((np.nanmean(resampled, (1, 2)) > 0).mean())
+    return Effect(name, value, float(np.std(drawn, ddof=1)), units)
+
+
+def contrast_table(
+    pairs: Iterable[tuple[Mapping[str, ScoreRow], Mapping[str, ScoreRow]]],
+) -> tuple[list[str], Floats]:
+    """Block by block, first minus second of each pair: methods and `[methods, pairs, blocks]`.
+
+    Only methods that every pair has are kept, identical ones once.
+    """
+    pairs = list(pairs)
+    if not pairs:
+        raise PrerequisiteError("Expected pairs of networks to compare, got none.")
+    common = set.intersection(*(set(one) & set(other) for one, other in pairs))
+    methods = [m for m in pairs[0][0] if m in common and m not in SAME]
+    rows = [[np.subtract(one[m].blocks, other[m].blocks) for one, other in pairs] for m in methods]
+    return methods, np.array(rows, dtype=np.float64)
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """The least-squares slope of y over x."""
+    at, values = np.asarray(x, float), np.asarray(y, float)
+    centred = at - at.mean()
+    return float((centred * (values - values.mean())).sum() / (centred**2).sum())
+
+
+def common_slope(name: str, groups: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Effect:
+    """The slope that several series of points share, each with an intercept of its own.
+
+    Its `n` is the number of points; its error is that of the regression, with one degree of freedom
+    lost for each series and for the slope.
+    """
+    x = np.concatenate([np.asarray(a, float) - np.mean(a) for a, _ in groups])
+    y = np.concatenate([np.asarray(b, float) - np.mean(b) for _, b in groups])
+    left = len(x) - len(groups) - 1
+    if left < 1:
+        raise InputError(f"Expected more points for the slope of {name}, got {len(x)}.")
+    value = float((x * y).sum() / (x * x).sum())
+    error = math.sqrt(float(((y - value * x) ** 2).sum()) / left / float((x * x).sum()))
+    return Effect(name, value, error, len(x))

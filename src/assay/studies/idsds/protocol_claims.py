@@ -1,0 +1,184 @@
+"""Claims 8 to 13: what changes with the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from assay.errors import InputError
+from assay.ranking.resampling import Floats
+from assay.studies.claim import Claim, ClaimRow, Effect, bootstrap, make_row
+from assay.studies.idsds.contrasts import (
+    Unit,
+    UnitScores,
+    agreement,
+    changes,
+    differences,
+    from_table,
+    leads,
+    others_than,
+    over_units,
+    scores,
+    seeds_note,
+)
+from assay.studies.idsds.method_claims import SETTING, noted, tuned
+from assay.studies.idsds.paper_methods import (
+    AGNOSTIC,
+    CAMS,
+    CONVOLUTIONAL,
+    FIXED,
+    PAIRS,
+    PARTS,
+    SAME,
+    UPDATED,
+)
+from assay.studies.idsds.score_table import ScoreRow, ScoreTable, block_matrix
+
+PATHS = ("IxG", "IG", "IG-U")
+
+
+def base(table: ScoreTable) -> UnitScores:
+    """SDS of the 19 model-agnostic methods: single deletion on the original networks."""
+    return scores(table, "seeds", "base", networks=CONVOLUTIONAL)
+
+
+def incremental(table: ScoreTable) -> UnitScores:
+    """IDS of the 19 methods with the attribution of the whole image."""
+    return scores(table, "ids", "base", FIXED, networks=CONVOLUTIONAL)
+
+
+def painted(table: ScoreTable) -> dict[str, ScoreRow]:
+    """Part deletion on painted birds, one network."""
+    return {row.method: row for row in table.select(PARTS)}
+
+
+@from_table
+def absolute_values_win_by_ids(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
+    """8: absolute minus raw under IDS, each pair."""
+    rows = incremental(table)
+    gaps = {raw: differences(rows, absolute, raw) for raw, absolute in PAIRS.items()}
+    effects = [over_units(f"{PAIRS[raw]} - {raw}", gap) for raw, gap in gaps.items()]
+    return [make_row(claim, effects, SETTING, note=noted(seeds_note(gaps["IG"], "IG abs - IG: ")))]
+
+
+@from_table
+def updated_maps_gain(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
+    """9: updated against fixed attribution, and who leads with updated attribution."""
+    fixed, updated = (
+        scores(table, "updated", "base", protocol, networks=CONVOLUTIONAL)
+        for protocol in (FIXED, UPDATED)
+    )
+    gains = {m: changes(fixed, updated, m) for m in PATHS}
+    effects = [over_units(f"{m}, updated - fixed", gain) for m, gain in gains.items()]
+    methods = dict.fromkeys(m for of in updated.values() for m in of)
+    lead = leads(updated, PATHS, others_than(methods, PATHS))
+    effects.append(replace(over_units("best of IxG, IG, IG-U - best other", lead), margin=0.0))
+    note = noted(f"Compared with {', '.join(others_than(methods, PATHS))}", seeds_note(gains["IG"]))
+    return [make_row(claim, effects, SETTING, note=note)]
+
+
+def _least_gap(rows: UnitScores) -> dict[Unit, float]:
+    """The smallest of the five differences absolute minus raw, by network."""
+    gaps = [differences(rows, absolute, raw) for raw, absolute in PAIRS.items()]
+    units = set.intersection(*(set(gap) for gap in gaps)) if gaps else set()
+    return {unit: min(gap[unit] for gap in gaps) for unit in sorted(units)}
+
+
+@from_table
+def only_ids_prefers_absolute(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
+    """10: the smallest of five differences under each protocol."""
+    effects = [over_units("IDS", _least_gap(incremental(table)))]
+    for name, rows in (("SDS", base(table)), ("IDSDS", tuned(table))):
+        effects.append(replace(over_units(name, _least_gap(rows)), direction="below"))
+    effects.append(replace(_on_parts(table, "part deletion", _least_of_pairs), direction="below"))
+    note = noted("Part deletion: one network, its interval over images")
+    return [make_row(claim, effects, SETTING, note=note)]
+
+
+def _least_of_pairs(means: dict[str, Floats]) -> Floats:
+    gaps: Floats = np.stack([means[absolute] - means[raw] for raw, absolute in PAIRS.items()], 1)
+    least: Floats = gaps.min(1)
+    return least
+
+
+def _on_parts(
+    table: ScoreTable, name: str, statistic: Callable[[dict[str, Floats]], Floats]
+) -> Effect:
+    """A statistic of the methods' means on painted birds; images are resampled in blocks."""
+    of = painted(table)
+    methods = [m for m in AGNOSTIC if m in of]
+    if len(methods) < len(AGNOSTIC):
+        raise InputError("Expected part deletion of all 19 methods.")
+    blocks = block_matrix(of[m] for m in methods)  # [methods, blocks]
+
+    def of_weights(weights: Floats) -> Floats:  # [b, blocks] -> [b, 1]
+        means = weights @ blocks.T / weights.sum(1, keepdims=True)  # [b, methods]
+        return statistic({m: means[:, i] for i, m in enumerate(methods)})[:, None]
+
+    (effect,) = bootstrap([name], of_weights, blocks.shape[1])
+    return effect
+
+
+@from_table
+def cams_lead_outside(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
+    """11: the best CAM against the best other method under IDS and SDS."""
+    effects = []
+    for name, rows in (("IDS", incremental(table)), ("SDS", base(table))):
+        lead = leads(rows, CAMS, others_than(AGNOSTIC, CAMS))
+        effects.append(over_units(f"{name}: best CAM - best other", lead))
+    return [make_row(claim, effects, SETTING, note=noted())]
+
+
+@from_table
+def paths_lead_inside(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
+    """12: IG or IG-U against all others inside the domain, and their order."""
+    rows, both = tuned(table), ("IG", "IG-U")
+    rest = others_than(AGNOSTIC, both)
+    effects = [
+        over_units("IDSDS: better of IG and IG-U - best other", leads(rows, both, rest)),
+        over_units("IDSDS: IG-U - IG", differences(rows, "IG-U", "IG")),
+        _on_parts(table, "parts: better of IG and IG-U - best other", _lead_of(both, rest)),
+        _on_parts(table, "parts: IG - IG-U", lambda means: means["IG"] - means["IG-U"]),
+    ]
+    note = noted("Part deletion: one network, its interval over images")
+    return [make_row(claim, effects, SETTING, note=note)]
+
+
+def _lead_of(these: Sequence[str], others: Sequence[str]) -> Callable[[dict[str, Floats]], Floats]:
+    def lead(means: dict[str, Floats]) -> Floats:
+        first, second = (np.stack([means[m] for m in some]).max(0) for some in (these, others))
+        difference: Floats = first - second
+        return difference
+
+    return lead
+
+
+@from_table
+def orders_agree_but_not_at_the_top(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
+    """13: SDS against IDSDS, and the placebo's change of the order beside it."""
+    before, after = base(table), tuned(table)
+    units = [unit for unit in after if unit in before]
+    alike = {unit: agreement(before[unit], after[unit]) for unit in units}
+    other_top = {unit: float(top(before[unit]) != top(after[unit])) for unit in units}
+    effects = [
+        over_units("rank correlation", alike),
+        replace(over_units("another best method", other_top), margin=0.5),
+    ]
+    nine = {arm: scores(table, "nine", arm) for arm in ("base", "tuned", "placebo")}
+    changed = {
+        unit: agreement(nine["base"][unit], of) - agreement(nine["base"][unit], nine["tuned"][unit])
+        for unit, of in nine["placebo"].items()
+        if unit in nine["base"] and unit in nine["tuned"]
+    }
+    if len(changed) > 1:
+        more = over_units("change beyond the placebo's", changed)
+        effects.append(replace(more, margin=0.0))
+    note = noted(seeds_note(alike, "Rank correlation: "), seeds_note(changed, "Beyond placebo: "))
+    return [make_row(claim, effects, SETTING, note=note)]
+
+
+def top(of: dict[str, ScoreRow]) -> str:
+    """The best method, identical ones once."""
+    return max((m for m in of if m not in SAME), key=lambda m: of[m].mean)
