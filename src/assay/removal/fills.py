@@ -121,7 +121,7 @@ def blur_idsds(batch: Batch, *, variant: BlurVariant = "clean") -> Tensor:
     side = min(batch.inputs.shape[2:])
     sigma, radius = 41 / 224 * side, max(1, round((51 / 224 * side - 1) / 2))
     if variant == "code":
-        return gaussian(batch.inputs, sigma * math.sqrt(2), radius=radius, border="constant")
+        return gaussian(batch.inputs, sigma * math.sqrt(2), radius=radius, border=None)
     return gaussian(batch.inputs, sigma, radius=radius, border="reflect")
 
 
@@ -130,10 +130,13 @@ def gaussian(
     sigma: float,
     *,
     cut: float = 3.0,
-    border: str = "replicate",
+    border: str | None = "replicate",
     radius: int | None = None,
 ) -> Tensor:  # [B, C, H, W]
-    """Gaussian blur, one axis after the other, cut off at `cut` sigma or at `radius` pixels."""
+    """Gaussian blur, one axis after the other, cut off at `cut` sigma or at `radius` pixels.
+
+    Without a `border` zeros surround the image.
+    """
     radius = math.ceil(cut * sigma) if radius is None else radius
     taps = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
     kernel = torch.exp(-0.5 * (taps / sigma) ** 2)
@@ -141,7 +144,7 @@ def gaussian(
     channels = images.shape[1]
     for shape, pad in (((-1, 1), (0, 0, radius, radius)), ((1, -1), (radius, radius, 0, 0))):
         weight = kernel.reshape(shape).expand(channels, 1, *kernel.reshape(shape).shape)
-        padded = functional.pad(images, pad, mode=border)
+        padded = functional.pad(images, pad, **({"mode": border} if border else {}))
         images = functional.conv2d(padded, weight, groups=channels)
     return images
 
