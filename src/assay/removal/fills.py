@@ -144,7 +144,7 @@ def gaussian(
     channels = images.shape[1]
     for shape, pad in (((-1, 1), (0, 0, radius, radius)), ((1, -1), (radius, radius, 0, 0))):
         weight = kernel.reshape(shape).expand(channels, 1, *kernel.reshape(shape).shape)
-        padded = functional.pad(images, pad, **({"mode": border} if border else {}))
+        padded = functional.pad(images, pad, mode=border) if border else functional.pad(images, pad)
         images = functional.conv2d(padded, weight, groups=channels)
     return images
 

@@ -19,13 +19,13 @@ from assay.errors import InputError, PrerequisiteError
 from assay.ranking.resampling import Floats
 from assay.studies.claim import Claim, ClaimRow, Effect, open_row, replicates
 from assay.studies.idsds.paper_methods import SAME, SD
-from assay.studies.idsds.score_table import PanelRow, ScoreTable, read_scores
+from assay.studies.idsds.score_table import PanelScore, ScoreTable, read_scores
 
 if TYPE_CHECKING:
     from assay.studies.setting import Study
 
 Unit = tuple[str, int]  # a network and its seed
-UnitScores = dict[Unit, dict[str, PanelRow]]  # by unit and method
+UnitScores = dict[Unit, dict[str, PanelScore]]  # by unit and method
 POWER = 0.8  # of the smallest detectable difference
 RESAMPLES = 1000
 
@@ -78,13 +78,13 @@ def changes(before: UnitScores, after: UnitScores, method: str) -> dict[Unit, fl
     }
 
 
-def halves(row: PanelRow) -> Floats:  # [2]
+def halves(row: PanelScore) -> Floats:  # [2]
     """The means over two halves of the images: every second block each."""
     blocks = np.array(row.blocks, dtype=np.float64)
     return np.array([np.nanmean(blocks[0::2]), np.nanmean(blocks[1::2])])
 
 
-def best(of: Mapping[str, PanelRow], labels: Iterable[str] | None = None) -> float:
+def best(of: Mapping[str, PanelScore], labels: Iterable[str] | None = None) -> float:
     """The score of the best method, chosen on one half of the images, scored on the other."""
     rows = [of[m] for m in (of if labels is None else labels) if m in of]
     if not rows:
@@ -107,7 +107,7 @@ def others_than(of: Iterable[str], these: Sequence[str]) -> list[str]:
     return [m for m in of if m not in these and SAME.get(m) not in these]
 
 
-def agreement(one: Mapping[str, PanelRow], other: Mapping[str, PanelRow]) -> float:
+def agreement(one: Mapping[str, PanelScore], other: Mapping[str, PanelScore]) -> float:
     """The rank correlation of two columns of scores over common methods, identical ones once."""
     common = [m for m in one if m in other and m not in SAME]
     if len(common) < 3:
@@ -181,7 +181,7 @@ def share_of_methods(name: str, table: Floats, *, seed: int = 0) -> Effect:
 
 
 def contrast_table(
-    pairs: Iterable[tuple[Mapping[str, PanelRow], Mapping[str, PanelRow]]],
+    pairs: Iterable[tuple[Mapping[str, PanelScore], Mapping[str, PanelScore]]],
 ) -> tuple[list[str], Floats]:
     """Block by block, first minus second of each pair: methods and `[methods, pairs, blocks]`.
 

@@ -32,7 +32,7 @@ from assay.studies.idsds.paper_methods import (
     INTRINSIC,
     PAIRS,
 )
-from assay.studies.idsds.score_table import PanelRow, ScoreTable
+from assay.studies.idsds.score_table import PanelScore, ScoreTable
 
 SETTING: Final = "stand-in"
 NOISY = {"IxG": "IxG-SG", "IG": "IG-SG", "Grad-CAM++": "SG-CAM++"}
@@ -89,7 +89,7 @@ def cams_do_well(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     return [make_row(claim, effects, SETTING, note=note)]
 
 
-def _median(of: Mapping[str, PanelRow]) -> float:
+def _median(of: Mapping[str, PanelScore]) -> float:
     return float(np.median([of[m].mean for m in others_than(of, ["Grad-CAM"])]))
 
 

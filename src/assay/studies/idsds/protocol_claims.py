@@ -34,7 +34,7 @@ from assay.studies.idsds.paper_methods import (
     SAME,
     UPDATED,
 )
-from assay.studies.idsds.score_table import PanelRow, ScoreTable, block_matrix
+from assay.studies.idsds.score_table import PanelScore, ScoreTable, block_matrix
 
 PATHS = ("IxG", "IG", "IG-U")
 
@@ -49,7 +49,7 @@ def incremental(table: ScoreTable) -> UnitScores:
     return scores(table, "ids", "base", FIXED, networks=CONVOLUTIONAL)
 
 
-def painted(table: ScoreTable) -> dict[str, PanelRow]:
+def painted(table: ScoreTable) -> dict[str, PanelScore]:
     """Part deletion on painted birds, one network."""
     return {row.method: row for row in table.select(PARTS)}
 
@@ -179,6 +179,6 @@ def orders_agree_but_not_at_the_top(claim: Claim, table: ScoreTable) -> list[Cla
     return [make_row(claim, effects, SETTING, note=note)]
 
 
-def top(of: dict[str, PanelRow]) -> str:
+def top(of: dict[str, PanelScore]) -> str:
     """The best method, identical ones once."""
     return max((m for m in of if m not in SAME), key=lambda m: of[m].mean)

@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class PanelRow:
+class PanelScore:
     """The scores of one method on one network under one protocol."""
 
     suite: str
@@ -72,7 +72,7 @@ class ScoreTable:
         masks: The accuracy of a network that sees only masks, by kind: one number a seed.
     """
 
-    rows: tuple[PanelRow, ...] = ()
+    rows: tuple[PanelScore, ...] = ()
     networks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     pairs: tuple[Mapping[str, object], ...] = ()
     masks: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -80,8 +80,8 @@ class ScoreTable:
     def select(
         self, suite: str, protocol: str | None = None, arm: str | None = None,
         network: str | None = None, temperature: float | None = None,
-        where: Callable[[PanelRow], bool] = lambda row: True,
-    ) -> list[PanelRow]:  # fmt: skip
+        where: Callable[[PanelScore], bool] = lambda row: True,
+    ) -> list[PanelScore]:  # fmt: skip
         """The rows of a suite, at the end of training."""
         wanted = {"protocol": protocol, "arm": arm, "network": network, "temperature": temperature}
         fixed = {name: value for name, value in wanted.items() if value is not None}
@@ -94,8 +94,8 @@ class ScoreTable:
         ]
 
     @cached_property
-    def _by_suite(self) -> dict[str, list[PanelRow]]:
-        groups: dict[str, list[PanelRow]] = {}
+    def _by_suite(self) -> dict[str, list[PanelScore]]:
+        groups: dict[str, list[PanelScore]] = {}
         for row in self.rows:
             groups.setdefault(row.suite, []).append(row)
         return groups
@@ -130,7 +130,7 @@ def read_scores(path: Path) -> ScoreTable:
         metadata = table.schema.metadata or {}
         facts = {k: json.loads(metadata[k.encode()]) for k in ("networks", "pairs", "masks")}
         rows = tuple(
-            PanelRow(**{**row, "blocks": tuple(row["blocks"] or ())}) for row in table.to_pylist()
+            PanelScore(**{**row, "blocks": tuple(row["blocks"] or ())}) for row in table.to_pylist()
         )
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise InputError(
@@ -140,7 +140,7 @@ def read_scores(path: Path) -> ScoreTable:
     return ScoreTable(rows, facts["networks"], tuple(facts["pairs"]), facts["masks"])
 
 
-def rows_of(record: StoredObject) -> list[PanelRow]:
+def rows_of(record: StoredObject) -> list[PanelScore]:
     """The rows of a job's record; methods that do not apply have none."""
     of = {name: record[name] for name in ("suite", "network", "seed", "arm", "epoch")}
     kept = []
@@ -149,10 +149,10 @@ def rows_of(record: StoredObject) -> list[PanelRow]:
             continue
         blocks = tuple(np.nan if b is None else float(b) for b in row["blocks"])
         fields = {name: row[name] for name in row if name not in ("message", "blocks")}
-        kept.append(PanelRow(**of, **fields, blocks=blocks))
+        kept.append(PanelScore(**of, **fields, blocks=blocks))
     return kept
 
 
-def block_matrix(rows: Iterable[PanelRow]) -> Floats:  # [rows, blocks]
+def block_matrix(rows: Iterable[PanelScore]) -> Floats:  # [rows, blocks]
     """The block means of some rows, one row each."""
     return np.array([row.blocks for row in rows], dtype=np.float64)
