@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value docs gallery rooms counts lint clean
+.PHONY: demo test test-slow bench cifar value roar docs gallery rooms counts lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -27,6 +27,10 @@ cifar: .venv/dev
 # Ten methods under ROAD, soundness and completeness on 1000 images.
 value: .venv/dev
 	$(BIN)/python -m benchmarks.value --data $(DATA)
+
+# ROAR with few epochs: the time of 18 trainings on two cores.
+roar: .venv/dev
+	$(BIN)/python -m benchmarks.roar --data $(DATA)
 
 docs: .venv/dev
 	$(BIN)/mkdocs build --strict
