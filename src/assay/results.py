@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assay.errors import InputError, PrerequisiteError, unknown, warn
 from assay.plugins.addresses import is_address
@@ -102,6 +103,15 @@ class Results:
         return read_stored(self.store, protocol, curves)
 
     @property
+    def _scores_of_maps(self) -> pa.Table:
+        """The scores, without those of protocols that describe the model, whatever the map."""
+        of_models = [label for label, p in self.entries.protocols.items() if p.judges == "model"]
+        if not of_models:
+            return self.scores
+        chosen = pc.is_in(self.scores["protocol"], value_set=pa.array(of_models, pa.string()))
+        return self.scores.filter(pc.invert(chosen))
+
+    @property
     def _ranges(self) -> dict[str, Limits]:
         """The lowest and highest score of each protocol."""
         return {label: entry.limits for label, entry in self.entries.protocols.items()}
@@ -190,7 +200,7 @@ class Results:
 
         entries = self.entries
         return leaderboard(
-            self.scores,
+            self._scores_of_maps,
             controls=entries.controls,
             outcomes=self.outcomes,
             ranges=self._ranges if ranges is None else ranges,
@@ -207,7 +217,7 @@ class Results:
         """
         from assay.ranking.against import against
 
-        rows = against(self.scores, control, self.outcomes, self._ranges, **options)
+        rows = against(self._scores_of_maps, control, self.outcomes, self._ranges, **options)
         return [row.as_dict() for row in rows]
 
     def trust(
@@ -250,7 +260,7 @@ class Results:
         if truth is not None and truth not in truths:
             raise unknown("protocol that knows the truth", truth, truths)
         return trust(
-            self.scores,
+            self._scores_of_maps,
             truth or truths,
             [label for label in entries.protocols if label not in truths],
             controls=list(entries.controls),

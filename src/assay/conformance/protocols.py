@@ -78,6 +78,11 @@ def _check_tried(exam: Exam, item: Any) -> None:
         raise NotApplicable(f"is checked on other data: these are for {exam.made_for}")
 
 
+def _check_judges_maps(item: Any) -> None:
+    if _plugin(item).judges == "model":
+        raise NotApplicable("its score does not depend on the map")
+
+
 def _plugin(item: Any) -> Protocol:
     plugin: Protocol = choose_one("protocol", item).plugin
     return plugin
@@ -101,6 +106,7 @@ def _mean(values: Tensor, item: Any) -> float:
 
 def the_oracle_beats_noise(exam: Exam, item: Any) -> None:
     """The exact map scores better than noise."""
+    _check_judges_maps(item)
     best = _mean(exact_scores(exam, item), item)
     for seed in range(3):
         noise = torch.rand(exam.truth.shape, generator=torch.Generator().manual_seed(seed))
@@ -187,6 +193,7 @@ def scores_stay_in_their_range(exam: Exam, item: Any) -> None:
 def a_constant_map_is_scored(exam: Exam, item: Any) -> None:
     """A constant map gets a score, equal to `chance` if that is a number, and is marked."""
     _check_tried(exam, item)
+    _check_judges_maps(item)
     flat = {"flat": torch.ones_like(exam.truth)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # failures are checked below

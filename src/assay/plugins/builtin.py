@@ -10,7 +10,12 @@ import pkgutil
 BUILTIN: dict[str, tuple[str, ...]] = {
     "method": ("assay.methods",),
     "protocol": ("assay.protocols",),
-    "fill": ("assay.removal.fills", "assay.removal.imputation", "assay.removal.rerender"),
+    "fill": (
+        "assay.removal.fills",
+        "assay.removal.imputation",
+        "assay.removal.rerender",
+        "assay.removal.shaken",
+    ),
     "units": ("assay.units",),
     "dataset": ("assay.data",),
     "environment": ("assay.environments",),

@@ -194,7 +194,8 @@ class Protocol(Plugin):
     uses: Literal["order", "value", "support"] = "order"
     metric: str = "value"
     reduce: SetReduction = "mean"  # how the samples of a set become one number
-    judges: Literal["sample", "set"] = "sample"  # set: a score depends on the other samples
+    # set: a score depends on the other samples; model: it does not depend on the map
+    judges: Literal["sample", "set", "model"] = "sample"
     whole_truth: bool = False  # whether all of the truth must be marked to score highest
     axis: str = "share of the units removed"  # the x axis of its curves
     properties: Declared = UNDECLARED  # or from its options

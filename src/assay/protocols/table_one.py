@@ -44,6 +44,12 @@ SHARES_OF_OUTPUTS = Properties(
     reason="It reads shares of a logit: a constant that a model adds to its logits changes them.",
 )
 
+OF_THE_NETWORK = Properties(
+    in_domain=False,
+    natural_data=True,
+    reason="It describes the network, not a map; comparisons show it beside the scores.",
+)
+
 
 def ranked_drops(options: Mapping[str, object]) -> Properties:
     """Of a rank correlation with the drops of single cells, in a network as it was trained."""

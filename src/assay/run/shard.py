@@ -267,7 +267,7 @@ class ShardWork:
         mute = self.engine.broken & ~broken
         bad, empty = (broken | mute).cpu().numpy(), empty_maps(protocol, case, scores)
         value = np.where(bad, np.nan, scores.value.numpy())
-        if whole == "upper_bound":  # takes precedence over empty maps: no method is ranked here
+        if whole in ("upper_bound", "shown"):  # precede empty maps: no method is ranked
             empty = empty & ~np.isfinite(value)
         statuses = np.where(bad, "failed", np.where(empty, "degenerate", whole))
         metrics = {protocol.plugin.metric: value}

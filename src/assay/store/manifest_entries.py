@@ -136,7 +136,8 @@ class ProtocolEntry(PluginEntry):
         sign_sensitive: Whether the signs of a map matter.
         reduce: How the scores of a set become one number.
         axis: What the x axis of its curves shows.
-        judges: `sample`, or `set` where only a whole set has a score.
+        judges: `sample`; `set` where only a whole set has a score; `model` where the score does not
+            depend on the map.
         properties: What it guarantees, such as `inter_model`; empty in runs that did not store it.
         unranked: Why its scores are shown and not ranked; empty where they are ranked.
     """
