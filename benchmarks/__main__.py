@@ -52,6 +52,7 @@ PROTOCOLS: list[Any] = [
     "sufficiency",
     "single_deletion",
     "in_domain_single_deletion",
+    "drop_stability",
     {"infidelity": {"sizes": (2 / 7,), "stride": 1 / 7}},
     {"sensitivity_n": {"subsets": 5, "shares": (0.1, 0.25, 0.5)}},
     {"faithfulness_correlation": {"subsets": 15}},

@@ -57,7 +57,7 @@ TEXTS = {
     "protocol": "Range and chance are those of the default options. If chance is *measured*, it is "
     "not known from theory: compare a method with the controls. The four properties are those of "
     "[IDSDS](../reference/literature.md#hesse2024), Table 1. Models are compared only by protocols "
-    "that are *inter model*.",
+    "that are *inter model*: see [compare models](../how_to/compare_models.md).",
     "fill": "A fill replaces absent units. Write `fill: blur`, or `fill: {blur: {sigma: 5}}`. In "
     "Python a fill can also be a tensor.",
     "units": "Units are removed as a whole. Write `units: slic`, or `units: {grid: {side: 7}}`.",

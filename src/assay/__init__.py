@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from assay.plugins.registry import Passes, method, protocol
     from assay.removal import FillChoice
     from assay.report.overlay import overlay
-    from assay.results import Results, load
+    from assay.results import Results, compare, load
     from assay.run.suite_run import run_suite
     from assay.studies.funnybirds import funnybirds_scores
     from assay.studies.published_claims import claims_of
@@ -79,6 +79,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "assay.report.overlay": ("overlay",),
     "assay.results": (
         "Results",
+        "compare",
         "load",
     ),
     "assay.run.suite_run": ("run_suite",),
@@ -138,6 +139,7 @@ __all__ = [
     "benchmark",
     "by_rank",
     "claims_of",
+    "compare",
     "completeness",
     "conservation",
     "dry_run",

@@ -33,7 +33,7 @@ from assay.run.budget import fit
 from assay.run.shard import make_engine
 from assay.run.suite_run import prepare
 from assay.store import NOWHERE, CleanAccuracy
-from assay.suite.defaults import METHODS, PROTOCOLS
+from assay.suite.defaults import METHODS, MODEL_PROTOCOLS, PROTOCOLS
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import Choice, Spec, choose_one, make_suite
 from assay.types import Case, Dataset, Model, Scores
@@ -263,6 +263,7 @@ def _spec(
     models = [replace(model, modality=dataset.modality) for model in models]
     if methods is not None and len(models) > 1:
         check_shared(_items(methods))
+    usual = PROTOCOLS + (MODEL_PROTOCOLS if len(models) > 1 else ())
     return make_suite(
         {
             "datasets": [dataset],
@@ -271,7 +272,7 @@ def _spec(
             "methods": applicable_to_any("method", METHODS, models, dataset)
             if methods is None
             else [_fits(_method(m, {}, models[0]), m, dataset) for m in _items(methods)],
-            "protocols": applicable_to_any("protocol", PROTOCOLS, models, dataset)
+            "protocols": applicable_to_any("protocol", usual, models, dataset)
             if protocols is None
             else _items(protocols),
             "target": "predicted" if target == "label" and "labels" not in dataset.has else target,

@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from assay.commands.check import check
 from assay.commands.claims import claims
+from assay.commands.compare import compare
 from assay.commands.demo import demo
 from assay.commands.doctor import doctor
 from assay.commands.explain import explain
@@ -51,6 +52,7 @@ app.command()(claims)
 app.command()(check)
 app.command()(trust)
 app.add_typer(zoo_app, name="zoo")
+app.command()(compare)
 app.command()(doctor)
 app.command()(new)
 

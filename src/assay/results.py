@@ -28,7 +28,9 @@ from assay.store import (
 from assay.suite.spec import Spec, parse_suite
 
 if TYPE_CHECKING:
+    from assay.ranking.architectures import Grouping
     from assay.ranking.leaderboard import Leaderboard
+    from assay.ranking.model_rows import ModelComparisons
     from assay.ranking.resampling import BootstrapOptions
     from assay.ranking.rows import PublicRow
     from assay.ranking.sets import Key, Outcome, SetCurves
@@ -268,6 +270,31 @@ class Results:
             **options,
         )
 
+    def compare(
+        self,
+        *others: "Results",
+        protocol: str | None = None,
+        replicates: "Grouping | None" = None,
+        **options: "Unpack[BootstrapOptions]",
+    ) -> "ModelComparisons":
+        """Compare the models of this run, and of others, by protocols that may compare models.
+
+        A model's score is that of the best method common to all models. The method is chosen on one
+        half of the samples and scored on the other.
+
+        Args:
+            *others: More runs on the same data.
+            protocol: The label of one protocol; by default all that may compare models.
+            replicates: The architecture by model, or a regular expression for the part of a name
+                that numbers replicates; by default `-s0`, `-s1`, ...
+            **options: `level`, `resamples`, `seed`.
+        """
+        from assay.ranking.architectures import REPLICATE
+        from assay.ranking.compared_runs import compare_runs
+
+        rule = REPLICATE if replicates is None else replicates
+        return compare_runs([self, *others], protocol, rule, **options)
+
     def maps(
         self, method: str, dataset: str | None = None, model: str | None = None
     ) -> dict[str, Array]:
@@ -352,3 +379,16 @@ def _relabel(table: pa.Table, labels: PieceLabels) -> pa.Table:
 def load(folder: str | Path) -> Results:
     """The results of a run from its folder."""
     return Results(folder)
+
+
+def compare(
+    *runs: str | Path | Results,
+    protocol: str | None = None,
+    replicates: "Grouping | None" = None,
+    **options: "Unpack[BootstrapOptions]",
+) -> "ModelComparisons":
+    """Compare the models of runs, given as folders or results: see `Results.compare`."""
+    if not runs:
+        raise InputError("Expected at least one run to compare, got none.")
+    first, *others = (run if isinstance(run, Results) else Results(run) for run in runs)
+    return first.compare(*others, protocol=protocol, replicates=replicates, **options)

@@ -66,16 +66,17 @@ def a_scale_matters(exam, item):
 
 def rules_of(name, options):
     """All that can be asked of these options."""
-    whole_set = registry.get("protocol", name).judges == "set"
+    judged = registry.get("protocol", name).judges
+    whole_set, maps = judged == "set", judged != "model"
     scale = [checks.a_scale_does_not_matter, a_tiny_scale_does_not_matter]
     return [
-        checks.the_oracle_beats_noise,
+        *([checks.the_oracle_beats_noise] if maps else []),
         checks.signs_matter_as_declared,
         *([] if whole_set else [checks.neighbours_do_not_matter]),
         checks.the_same_twice,
         checks.the_map_is_not_touched,
         *([a_scale_matters] if takes_maps_at_their_word(options) else scale),
-        checks.a_constant_map_is_scored,
+        *([checks.a_constant_map_is_scored] if maps else []),
     ]
 
 

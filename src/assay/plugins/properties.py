@@ -13,8 +13,9 @@ class Properties:
             a drop is not caused by an unusual input. None: not declared.
         no_leakage: Whether the shape of what is removed says nothing about the class. None where
             this does not matter, because the network never learned from such inputs.
-        inter_model: Whether scores of different models are comparable: a change of the output's
-            scale alone cannot change the score, and all methods are scored on the same network.
+        inter_model: Whether scores of different models are comparable: the best possible score is
+            the same for all, a change of the output's scale alone cannot change the score, and all
+            methods are scored on the same network.
         natural_data: Whether it works on natural data, not only on designed data. None: not
             declared.
         reason: Why models may or may not be compared, in one sentence.

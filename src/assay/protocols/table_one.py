@@ -13,7 +13,8 @@ OUTPUTS = Properties(
 CORRELATED_VALUES = Properties(
     in_domain=False,
     natural_data=True,
-    reason="It correlates values: a model whose outputs saturate scores differently by that alone.",
+    reason="No map can add up to the drops of a model with interactions, so the best possible "
+    "score differs between models.",
 )
 ACCURACIES = Properties(
     in_domain=False,

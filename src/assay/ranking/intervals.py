@@ -41,6 +41,11 @@ class Interval:
         low, high = max(self.low, min(least, self.mean)), min(self.high, max(most, self.mean))
         return replace(self, low=low, high=high)
 
+    def widened(self, factor: float) -> Interval:
+        """Give the interval with both arms longer by a factor."""
+        low = self.mean - factor * (self.mean - self.low)
+        return replace(self, low=low, high=self.mean + factor * (self.high - self.mean))
+
 
 @dataclass(frozen=True)
 class PairedDifferences:
@@ -56,6 +61,11 @@ class PairedDifferences:
         most_here = np.maximum(most, np.abs(self.mean))
         low, high = np.maximum(self.low, -most_here), np.minimum(self.high, most_here)
         return replace(self, low=low, high=high)
+
+    def widened(self, factor: float) -> PairedDifferences:
+        """Give the intervals with all arms longer by a factor."""
+        low = self.mean - factor * (self.mean - self.low)
+        return replace(self, low=low, high=self.mean + factor * (self.high - self.mean))
 
 
 def mean_interval(

@@ -20,6 +20,8 @@ PROTOCOLS: tuple[Item, ...] = (
     {"abpc": {"steps": 10}}, {"deletion": {"steps": 10}}, {"insertion": {"steps": 10}},
     "single_deletion", {"sensitivity_n": {"subsets": 20}}, {"infidelity": {"stride": 1 / 7}},
 )  # fmt: skip
+# Besides these, in a run of several models: what a comparison of the models shows beside them.
+MODEL_PROTOCOLS: tuple[Item, ...] = ("drop_stability",)
 
 # One image or one text: `assay explain`.
 IMAGE_METHOD, TEXT_METHOD = "gradcam", "integrated_gradients"
