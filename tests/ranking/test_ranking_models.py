@@ -296,7 +296,7 @@ def test_the_ceiling_is_read_from_a_protocol_about_the_model():
         for protocol, level in (("stable", 0.8), ("other_setting", 0.1))
         for metric, headline in (("noise", True), ("other_fill", False))
         for line in rows("a", noise(40, level), model="good", protocol=protocol, metric=metric,
-                         headline=headline, status="not_ranked")
+                         headline=headline, status="shown")
     ]  # fmt: skip
     (one,) = compare_runs([two_models(protocols=stable, extra=extra)], **FAST).comparisons
     good, bad = one.models
