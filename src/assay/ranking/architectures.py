@@ -46,7 +46,7 @@ def architecture_names(models: Sequence[str], grouping: Grouping = REPLICATE) ->
 
 
 @dataclass(frozen=True)
-class Spread:
+class ReplicateSpread:
     """The mean over replicates, its standard error and degrees of freedom."""
 
     mean: float
@@ -55,13 +55,17 @@ class Spread:
     freedom: float
 
 
-def spread_over_replicates(means: Floats) -> Spread:
+def spread_over_replicates(means: Floats) -> ReplicateSpread:
     """Describe how the replicates of one architecture differ; at least two are needed."""
     deviation = float(means.std(ddof=1))
-    return Spread(float(means.mean()), deviation, deviation / len(means) ** 0.5, len(means) - 1)
+    return ReplicateSpread(
+        float(means.mean()), deviation, deviation / len(means) ** 0.5, len(means) - 1
+    )
 
 
-def over_samples_and_replicates(samples: Interval, spread: Spread, level: float) -> Interval:
+def over_samples_and_replicates(
+    samples: Interval, spread: ReplicateSpread, level: float
+) -> Interval:
     """Combine an interval over samples with Student's interval over replicates.
 
     The squares of the arms are added, because samples and replicates are drawn independently.
@@ -73,7 +77,7 @@ def over_samples_and_replicates(samples: Interval, spread: Spread, level: float)
 
 
 def differences_of_architectures(
-    samples: PairedDifferences, spreads: Sequence[Spread], level: float
+    samples: PairedDifferences, spreads: Sequence[ReplicateSpread], level: float
 ) -> PairedDifferences:
     """Combine simultaneous intervals over samples with Welch's intervals over replicates.
 

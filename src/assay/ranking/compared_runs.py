@@ -19,8 +19,6 @@ from assay.ranking.model_rows import ModelComparison, ModelComparisons, Refusal
 from assay.ranking.resampling import BootstrapOptions
 from assay.store import Manifest, ProtocolEntry
 
-# Options that decide what is removed: a ceiling belongs to protocols that remove the same.
-REMOVES = ("grid", "units", "fill", "output")
 UNRECORDED = (
     "The run does not record whether it may: an earlier version made it. Run its suite again; "
     "nothing is computed twice."
@@ -240,7 +238,9 @@ def _stability(
     entries = one.run.entries.protocols
     for label, entry in entries.items():
         if entry.judges != "model" or any(
-            entry.options.get(name) != compared.options.get(name) for name in REMOVES
+            entry.options[name] != value
+            for name, value in compared.options.items()
+            if name in entry.options
         ):
             continue
         rows = _rows(one.run.scores, one.label, label)

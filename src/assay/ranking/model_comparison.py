@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from assay.ranking.architectures import (
-    Spread,
+    ReplicateSpread,
     differences_of_architectures,
     over_samples_and_replicates,
     spread_over_replicates,
@@ -241,7 +241,7 @@ class _Work:
         return tuple(rows), _pairs(several, differences, higher)
 
     def _architecture(
-        self, name: str, mine: Sequence[int], values: Floats, spread: Spread, rank: int
+        self, name: str, mine: Sequence[int], values: Floats, spread: ReplicateSpread, rank: int
     ) -> ArchitectureRow:
         interval = over_samples_and_replicates(self._interval(values), spread, self._level)
         right = [one.accuracy for i in mine if (one := self.candidates[i].accuracy) is not None]
