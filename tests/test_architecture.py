@@ -37,7 +37,7 @@ ALLOWED = {
     "removal": "errors plugins types units",
     "engine": "errors store types models units removal",
     "methods": "errors plugins suite types models units removal engine",
-    "training": "errors progress plugins types data models",
+    "training": "errors progress plugins types data models units removal methods",
     "environments": "errors plugins suite types data models training",
     "protocols": "errors plugins store ranking types units removal engine",
     "plan": "errors plugins suite store ranking types data models units removal engine methods "
@@ -51,7 +51,7 @@ ALLOWED = {
     "environments protocols plan run api",
     "studies": "errors progress plugins suite store ranking results types models units engine "
     "methods training environments protocols plan run api",
-    "commands": "errors plugins suite store ranking report results training plan run answers "
+    "commands": "errors plugins suite store ranking report results types training plan run answers "
     "conformance studies",
     "cli": "errors commands",
     # The doors.

@@ -170,6 +170,8 @@ name_moved_modules()
 def __getattr__(name: str) -> Any:
     if f"assay.{name}" in MOVED:
         raise moved_error(f"assay.{name}")
+    if name == "training":  # `assay.training.in_domain`, without an import of its own
+        return importlib.import_module("assay.training")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'assay' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)

@@ -12,6 +12,7 @@ from assay.commands.compare import compare
 from assay.commands.demo import demo
 from assay.commands.doctor import doctor
 from assay.commands.explain import explain
+from assay.commands.finetune import finetune
 from assay.commands.list import list_plugins
 from assay.commands.new import new
 from assay.commands.report import report
@@ -46,6 +47,7 @@ def version(
 app.command()(run)
 app.command()(demo)
 app.command()(explain)
+app.command()(finetune)
 app.command("list")(list_plugins)
 app.command()(report)
 app.command()(claims)

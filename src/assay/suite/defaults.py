@@ -23,6 +23,19 @@ PROTOCOLS: tuple[Item, ...] = (
 # Besides these, in a run of several models: what a comparison of the models shows beside them.
 MODEL_PROTOCOLS: tuple[Item, ...] = ("drop_stability",)
 
+# The methods of the IDSDS study (hesse2024), with controls: `assay finetune --score`.
+_ATTRIBUTED = (
+    "input_x_gradient", "ixg_sg", "integrated_gradients", "integrated_gradients_uniform", "ig_sg",
+)  # fmt: skip
+IN_DOMAIN_METHODS: tuple[Item, ...] = (
+    *_ATTRIBUTED, *({name: {"abs": True}} for name in _ATTRIBUTED), "ig_sg_sq",
+    {"saliency": {"abs": True}}, "rise", "rise_uniform", "gradcam", "gradcam_pp",
+    "smooth_gradcam_pp", "xgradcam", "layercam", "rollout", "chefer_lrp", "bcos", "bagnet",
+    "random", "constant", "centre", "edge",
+)  # fmt: skip
+# On a fine-tuned network both give one score; on the network as it was only the second applies.
+IN_DOMAIN_PROTOCOLS = ("in_domain_single_deletion", "single_deletion")
+
 # One image or one text: `assay explain`.
 IMAGE_METHOD, TEXT_METHOD = "gradcam", "integrated_gradients"
 

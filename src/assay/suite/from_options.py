@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from assay.errors import InputError, PrerequisiteError, unknown
 from assay.plugins.addresses import is_address
 from assay.plugins.option_types import Item
@@ -96,6 +98,21 @@ def method_item(word: str) -> Item:
     """A method as a suite writes it; a file becomes the option of the method that reads it."""
     reader = _reader("method", Path(word))
     return word if reader is None else {reader.name: {"path": word}}
+
+
+def plugin_item(text: str) -> Item:
+    """A plug-in as labels write it, `blur(sigma=5)`, as a suite writes it.
+
+    Raises:
+        InputError: The options are not `name=value`.
+    """
+    name, bracket, rest = text.strip().partition("(")
+    if not bracket:
+        return name
+    pairs = [word.partition("=") for word in _words(rest.removesuffix(")"))]
+    if not rest.endswith(")") or not all(option and value for option, _, value in pairs):
+        raise InputError(f"Expected a name with its options, `blur(sigma=5)`, got {text!r}.")
+    return {name: {option.strip(): yaml.safe_load(value) for option, _, value in pairs}}
 
 
 def dataset_item(data: str, classes: list[str] | None = None) -> Item:

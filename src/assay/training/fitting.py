@@ -100,8 +100,8 @@ def fit_network(
         InputError: The data do not fit, the checkpoint belongs to another training, or the loss is
             not finite. In the last case network and checkpoint stay as after the last good epoch.
     """
-    weights = _trainable(model)
-    _check(model, inputs, labels)
+    weights = trainable(model)
+    check_samples(model, inputs, labels)
     device, net = model.device, model.net
     key = "" if checkpoint is None else _key(model, inputs, labels, recipe, seed, about)
     saved = Resumable(checkpoint, key)
@@ -226,8 +226,12 @@ def _optimizer(weights: list[nn.Parameter], recipe: Recipe) -> torch.optim.Optim
     return torch.optim.AdamW(weights, lr=recipe.rate, weight_decay=recipe.decay)
 
 
-def _trainable(model: Model) -> list[nn.Parameter]:
-    """The weights that take gradients."""
+def trainable(model: Model) -> list[nn.Parameter]:
+    """The weights that take gradients.
+
+    Raises:
+        InputError: There are none.
+    """
     weights = [p for p in model.net.parameters() if p.requires_grad]
     if not weights or "gradients" not in model.has:
         raise InputError(
@@ -238,8 +242,12 @@ def _trainable(model: Model) -> list[nn.Parameter]:
     return weights
 
 
-def _check(model: Model, inputs: Tensor, labels: Tensor) -> None:
-    """Reject data that cannot be trained on."""
+def check_samples(model: Model, inputs: Tensor, labels: Tensor) -> None:
+    """Reject samples that the network cannot be trained or measured on.
+
+    Raises:
+        InputError: The inputs or labels do not fit the network.
+    """
     if labels.ndim != 1 or labels.is_floating_point() or len(labels) != len(inputs):
         raise InputError(
             f"Expected `labels` to be one class number per sample ({len(inputs)}), got shape "
@@ -249,10 +257,16 @@ def _check(model: Model, inputs: Tensor, labels: Tensor) -> None:
         raise InputError(f"Expected at least 2 samples to train on, got {len(inputs)}.")
     was = [(module, module.training) for module in model.net.modules()]
     model.net.eval()
-    with torch.no_grad():
-        classes = model.logits(normalised(model, inputs[:1].to(model.device))).shape[1]
-    for module, training in was:
-        module.training = training
+    try:
+        with torch.no_grad():
+            classes = model.logits(normalised(model, inputs[:1].to(model.device))).shape[1]
+    except RuntimeError as error:
+        raise InputError(
+            f"Model `{model.name}` cannot run on inputs of shape {tuple(inputs.shape[1:])}: {error}"
+        ) from error
+    finally:
+        for module, training in was:
+            module.training = training
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise InputError(
             f"Expected `labels` from 0 to {classes - 1}, the classes of model `{model.name}`, got "

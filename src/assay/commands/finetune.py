@@ -1,0 +1,249 @@
+"""`assay finetune`: a network learns that a cell may be missing, and is scored if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.commands.arguments import (
+    MODEL_HELP,
+    DeviceOption,
+    MeanOption,
+    ResizeOption,
+    SizeOption,
+    StdOption,
+    WeightsOption,
+    WorkersOption,
+)
+from assay.commands.run import run_spec
+from assay.commands.terminal import INTERRUPTED, console, say, say_error
+from assay.suite.defaults import IN_DOMAIN_METHODS, IN_DOMAIN_PROTOCOLS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from assay.plugins.option_types import Item
+    from assay.suite.from_options import ModelOptions
+    from assay.suite.spec import Spec
+    from assay.training.tuned_folder import TunedFolder
+    from assay.types import Card, Dataset
+
+DATA_HELP = "a dataset's name, a folder with one subfolder of images per class, or a .parquet file"
+
+
+def finetune(
+    model: Annotated[str, typer.Option(help=MODEL_HELP)],
+    data: Annotated[str, typer.Option(help=f"What to train on: {DATA_HELP}.")],
+    out: Annotated[
+        Path, typer.Option(help="The folder for weights.safetensors, card.json and the run.")
+    ] = Path("assay-finetune"),
+    weights: WeightsOption = None,
+    grid: Annotated[int, typer.Option(min=2, help="Cells per side of the image.")] = 4,
+    fill: Annotated[
+        str, typer.Option(help="What replaces a cell: zero, uniform, 'blur(sigma=5)', ...")
+    ] = "zero",
+    probability: Annotated[
+        float, typer.Option(help="The share of the images that lose a cell.")
+    ] = 0.5,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="By default 30 from 100,000 images on, otherwise 5.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images per step.")] = None,
+    augment: Annotated[
+        bool, typer.Option(help="Move images by up to an eighth of the side and mirror half.")
+    ] = True,
+    seed: Annotated[int, typer.Option(help="The seed of order, crops and cells.")] = 0,
+    placebo: Annotated[
+        bool, typer.Option("--placebo", help="Also train without removing anything, and compare.")
+    ] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="Weights of the same network from another seed, to compare with."),
+    ] = None,
+    measure: Annotated[
+        str | None,
+        typer.Option(help=f"What the card is measured on: {DATA_HELP}. By default a tenth of "
+                     "--data is held out."),
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(help=f"Then score methods on this data: {DATA_HELP}.")
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="The methods to score, separated by commas. By default those of the "
+                     "IDSDS study that apply, and controls."),
+    ] = None,
+    before: Annotated[
+        bool, typer.Option(help="With --score: also score the network as it was.")
+    ] = True,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many samples to measure and to score.")
+    ] = None,
+    train_limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many samples of --data.")
+    ] = None,
+    half: Annotated[
+        bool, typer.Option("--half", help="Round the weights to half precision.")
+    ] = False,
+    device: DeviceOption = None,
+    workers: WorkersOption = 1,
+    size: SizeOption = None,
+    resize: ResizeOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="The names of the classes in the model's order, separated by commas."),
+    ] = None,
+) -> None:  # fmt: skip
+    """Fine-tune a network on images without one cell, for in-domain single deletion (IDSDS).
+
+    Run it again to continue after an interruption, or to print the card.
+    """
+    from assay.plan.plan import build_one
+    from assay.suite.from_options import ModelOptions, model_item, plugin_item
+    from assay.training.fine_tuning import FineTuning
+    from assay.training.tuned_folder import TunedFolder
+
+    described = ModelOptions(weights, size, resize, mean, std, classes)
+    folder, cell = TunedFolder(out), plugin_item(fill)
+    folder.claim(
+        {
+            "model": model, "data": data, "measure": measure, "grid": grid, "fill": cell,
+            "probability": probability, "epochs": epochs, "rate": rate, "batch": batch,
+            "augment": augment, "seed": seed, "limit": limit, "train_limit": train_limit,
+            "half": half, **vars(described),
+        }
+    )  # fmt: skip
+    card = None if folder.missing(placebo=placebo, seeds=seeds is not None) else folder.card
+    if card is not None:
+        say(f"Already finished: {folder.path}")
+    else:
+        network = build_one("model", model_item(model, described))
+        task = FineTuning.of(
+            network, _samples(data, described), grid=grid, fill=cell, device=device,
+            measure=None if measure is None else _samples(measure, described),
+            limit=train_limit, measure_limit=limit,
+        )  # fmt: skip
+        other = None if seeds is None else model_item(model, replace(described, weights=seeds))
+        try:
+            card = folder.fill(
+                task, task.recipe(epochs=epochs, rate=rate, batch=batch, augment=augment),
+                probability=probability, seed=seed, half=half, placebo=placebo,
+                seeds=None if other is None else build_one("model", other),
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            say_error("Stopped. Run the same command again to continue after the last epoch.")
+            raise SystemExit(INTERRUPTED) from None
+    _print_card(card, folder)
+    if score is not None:
+        tuned = replace(described, weights=str(folder.weights), card=str(folder.card_file))
+        networks = {"fine-tuned": model_item(model, tuned)}
+        if before:
+            networks["before"] = model_item(model, described)
+        options = {"grid": grid, "fill": cell}
+        spec = _suite(networks, _item(score, described), methods, options)
+        run_spec(spec, folder.path / "run", workers, device, limit)
+
+
+def _item(data: str, described: ModelOptions) -> Item:
+    from assay.suite.from_options import dataset_item
+
+    names = described.classes
+    return dataset_item(data, None if names is None else names.split(","))
+
+
+def _samples(data: str, described: ModelOptions) -> Dataset:
+    from assay.plan.plan import build_one
+
+    dataset: Dataset = build_one("dataset", _item(data, described))
+    return dataset
+
+
+def _suite(
+    networks: dict[str, Item], data: Item, methods: str | None, options: Mapping[str, object]
+) -> Spec:
+    """The suite that scores the fine-tuned network, and the one it was made from."""
+    from assay.plan.applicable import only_applicable
+    from assay.plugins.registry import pick
+    from assay.suite.from_options import method_item
+    from assay.suite.spec import make_suite
+
+    named = [(label, *pick(item)) for label, item in networks.items()]
+    chosen = IN_DOMAIN_METHODS if methods is None else map(method_item, methods.split(","))
+    spec = make_suite(
+        {
+            "datasets": [data],
+            "models": [{name: {**own, "label": label}} for label, name, own in named],
+            "methods": list(chosen),
+            "protocols": [{name: options} for name in IN_DOMAIN_PROTOCOLS],
+        },
+        "the command",
+    )
+    if methods is not None:
+        return spec
+    first = spec.model_copy(update={"models": spec.models[:1]})
+    applicable = only_applicable(first, methods=True, protocols=False).methods
+    return spec.model_copy(update={"methods": applicable})
+
+
+def _print_card(card: Card, folder: TunedFolder) -> None:
+    console.print(_accuracies(card))
+    console.print(_distances(card))
+    say(card.sentence)
+    say(f"{card.n} samples: {card.origin}.")
+    say(f"The weights: {folder.weights}")
+    say(f"The card: {folder.card_file}")
+
+
+def _accuracies(card: Card) -> Table:
+    """Accuracies before and after."""
+    from assay.types.card import fill_text
+
+    rows = (
+        ("accuracy", card.accuracy_before, card.accuracy_after, card.placebo_accuracy),
+        ("without any one cell", card.worst_patch_before, card.worst_patch_after,
+         card.placebo_worst_patch),
+        ("without the cell that costs most", card.lowest_patch_before, card.lowest_patch_after,
+         card.placebo_lowest_patch),
+    )  # fmt: skip
+    return _table(f"Grid {card.grid}, fill {fill_text(card.fill)}",
+                  ("right on", "before", "after", "placebo"),
+                  [(name, *map(_percent, values)) for name, *values in rows])  # fmt: skip
+
+
+def _distances(card: Card) -> Table:
+    """How far the network moved, beside the placebo and another seed."""
+    rows = (
+        ("probability of the label", card.mad_softmax, card.placebo_mad_softmax,
+         card.seeds_mad_softmax),
+        ("Grad-CAM maps", card.mad_gradcam, card.placebo_mad_gradcam, card.seeds_mad_gradcam),
+        ("overlap of top samples", card.overlap, card.placebo_overlap, card.seeds_overlap),
+    )  # fmt: skip
+    return _table("Mean absolute difference from the network before",
+                  ("", "fine-tuned", "placebo", "another seed"),
+                  [(name, *map(_number, values)) for name, *values in rows])  # fmt: skip
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -1,0 +1,124 @@
+"""The folder of a fine-tuning: weights, card, and the file from which it continues."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors.torch import save
+
+from assay.errors import InputError, PrerequisiteError
+from assay.models.carded import read_card
+from assay.training.fine_tuning import FineTuning, beside_placebo
+from assay.training.fitting import Recipe
+from assay.training.trained_weights import copy_weights, write_whole
+from assay.types import Card, Model
+
+PLACEBO = "placebo"  # the folder of the placebo arm
+
+
+@dataclass(frozen=True)
+class TunedFolder:
+    """Where `assay finetune` stores its results. What is there is not computed again."""
+
+    path: Path
+
+    @property
+    def weights(self) -> Path:
+        """The weights of the fine-tuned network."""
+        return self.path / "weights.safetensors"
+
+    @property
+    def card_file(self) -> Path:
+        """Its card."""
+        return self.path / "card.json"
+
+    @property
+    def resume(self) -> Path:
+        """The state after the last finished epoch; removed at the end."""
+        return self.path / "resume.safetensors"
+
+    @property
+    def card(self) -> Card | None:
+        """The card, if the fine-tuning is finished."""
+        done = self.card_file.is_file() and self.weights.is_file()
+        return read_card(self.card_file) if done else None
+
+    def claim(self, settings: dict[str, object]) -> None:
+        """Write what is asked for, or check that the folder was begun with the same settings.
+
+        Raises:
+            InputError: It was begun with others.
+            PrerequisiteError: It cannot be written to.
+        """
+        place = self.path / "settings.json"
+        asked: dict[str, object] = json.loads(json.dumps(settings, default=str))
+        try:
+            stored = json.loads(place.read_text()) if place.is_file() else None
+            if stored is None:
+                write_whole(json.dumps(asked, indent=1).encode(), place)
+        except OSError as error:
+            raise PrerequisiteError(
+                f"Cannot write `{place}`: {error.strerror or error}. Choose another folder with "
+                f"`--out`."
+            ) from error
+        for name in asked:
+            if stored is not None and stored.get(name) != asked[name]:
+                raise InputError(
+                    f"Expected `{self.path}` to hold a fine-tuning with `{name}` "
+                    f"{asked[name]!r}, got one with {stored.get(name)!r}. Choose another folder "
+                    f"with `--out`."
+                )
+
+    def missing(self, *, placebo: bool, seeds: bool) -> bool:
+        """Whether something that is asked for is not stored yet."""
+        card = self.card
+        return (
+            card is None
+            or (placebo and card.placebo_mad_softmax is None)
+            or (seeds and card.seeds_mad_softmax is None)
+        )
+
+    def fill(
+        self,
+        task: FineTuning,
+        recipe: Recipe,
+        *,
+        probability: float = 0.5,
+        seed: int = 0,
+        half: bool = False,
+        placebo: bool = False,
+        seeds: Model | None = None,
+    ) -> Card:
+        """Fine-tune and compare with a placebo and another seed; what is stored stays."""
+        card = self.card or self._fit(task, recipe, probability, seed, half, placebo=False)
+        if placebo and card.placebo_mad_softmax is None:
+            beside = TunedFolder(self.path / PLACEBO)
+            other = beside.card or beside._fit(task, recipe, probability, seed, half, placebo=True)
+            card = beside_placebo(card, other)
+            self._write(card)
+        if seeds is not None and card.seeds_mad_softmax is None:
+            card = task.beside_another_seed(card, seeds)
+            self._write(card)
+        return card
+
+    def _fit(
+        self,
+        task: FineTuning,
+        recipe: Recipe,
+        probability: float,
+        seed: int,
+        half: bool,
+        *,
+        placebo: bool,
+    ) -> Card:
+        tuned, card = task.fit(
+            recipe, probability=probability, seed=seed, half=half, placebo=placebo,
+            checkpoint=self.resume,
+        )  # fmt: skip
+        write_whole(save(copy_weights(tuned.net)), self.weights)
+        self._write(card)
+        self.resume.unlink(missing_ok=True)
+        return card
+
+    def _write(self, card: Card) -> None:
+        write_whole(json.dumps(card.to_json(), indent=1).encode(), self.card_file)
