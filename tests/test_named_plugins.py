@@ -25,7 +25,7 @@ OTHER_WORDS: dict[str, dict[str, str]] = {
     "__init__": {"completeness": "the public name of a promise"},
     "answers": MEAN | FAMILY,
     "api": {"maps": "the argument `maps` of `score`, as the label in its messages"},
-    "commands": MEAN,
+    "commands": MEAN | {"grid": "an option of a protocol"},
     "data": {"given": "class numbers that the data give"},
     "environments": {"uniform": "weights that are all alike"},
     "methods": FAMILY | NOISE | {

@@ -21,7 +21,7 @@ from assay.commands.arguments import (
 )
 from assay.commands.run import run_spec
 from assay.commands.terminal import INTERRUPTED, console, say, say_error
-from assay.suite.defaults import IN_DOMAIN_METHODS, IN_DOMAIN_PROTOCOLS
+from assay.suite.defaults import FILL, IN_DOMAIN_METHODS, IN_DOMAIN_PROTOCOLS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,7 +45,7 @@ def finetune(
     grid: Annotated[int, typer.Option(min=2, help="Cells per side of the image.")] = 4,
     fill: Annotated[
         str, typer.Option(help="What replaces a cell: zero, uniform, 'blur(sigma=5)', ...")
-    ] = "zero",
+    ] = FILL,
     probability: Annotated[
         float, typer.Option(help="The share of the images that lose a cell.")
     ] = 0.5,

@@ -33,6 +33,7 @@ IN_DOMAIN_METHODS: tuple[Item, ...] = (
     "smooth_gradcam_pp", "xgradcam", "layercam", "rollout", "chefer_lrp", "bcos", "bagnet",
     "random", "constant", "centre", "edge",
 )  # fmt: skip
+FILL = "zero"
 # On a fine-tuned network both give one score; on the network as it was only the second applies.
 IN_DOMAIN_PROTOCOLS = ("in_domain_single_deletion", "single_deletion")
 

@@ -8,7 +8,7 @@ from assay.plugins.registry import get, pick
 from assay.removal import FillChoice, make_removal
 from assay.training.fitting import Change
 from assay.types import Batch, Dataset, Model
-from assay.units.features import make_units
+from assay.units.features import grid as grid_cells
 
 
 def without_a_cell(
@@ -56,7 +56,7 @@ def without_a_cell(
             dataset=samples,
             prepare=model.prepare,
         )
-        units = make_units(batch, {"grid": {"side": grid}})
+        units = grid_cells(batch, side=grid)
         numbers = torch.arange(units.count, device=device)
         absent = (cells[:, None] == numbers) & chosen[:, None]  # [n, P]
         rows = torch.arange(n, device=x.device)

@@ -25,11 +25,11 @@ LARGE = 100_000  # training samples from which on the published schedule is the 
 SHOWN = 500  # samples whose accuracy is shown while training
 FALLEN = 0.05  # a loss of accuracy that is worth a warning
 
-Network = TypeVar("Network", nn.Module, Model)
+NetworkOrModel = TypeVar("NetworkOrModel", nn.Module, Model)
 
 
 def in_domain(
-    net: Network,
+    net: NetworkOrModel,
     data: object,
     *,
     grid: int = 4,
@@ -48,7 +48,7 @@ def in_domain(
     device: str | None = None,
     checkpoint: str | Path | None = None,
     progress: bool = True,
-) -> tuple[Network, Card]:
+) -> tuple[NetworkOrModel, Card]:
     """Fine-tune a copy of a network on images of which half lack one random cell.
 
     From 100,000 training samples on, the default is the published schedule: 30 epochs of SGD with

@@ -14,7 +14,7 @@ from assay.removal import FillChoice, make_removal
 from assay.training.fitting import normalised
 from assay.training.labelled import Labelled
 from assay.types import Batch, Model
-from assay.units.features import make_units
+from assay.units.features import grid as grid_cells
 
 TOP = 10  # samples that activate a channel most
 
@@ -134,7 +134,7 @@ def _answers(
     logits = ready.forward(batch.inputs)
     probability = ready.model.log_probs(logits).exp().gather(1, at)[:, 0]
     right = logits.argmax(1) == batch.targets
-    units = make_units(batch, {"grid": {"side": grid}})
+    units = grid_cells(batch, side=grid)
     remove = make_removal(batch, fill)
     rows = torch.arange(len(batch), device=batch.inputs.device)
     always = torch.ones_like(right)
