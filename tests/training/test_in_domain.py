@@ -20,7 +20,7 @@ from assay.training.cell_deletion import without_a_cell
 from assay.training.fine_tuning import FineTuning, beside_placebo, in_domain
 from assay.training.fitting import fit_network
 from assay.training.labelled import read_labelled
-from assay.training.likeness import distance, measure_network, top_overlap
+from assay.training.network_distance import distance, measure_network, top_overlap
 from assay.types import Model
 
 SIDE = 8

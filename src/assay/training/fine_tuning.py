@@ -16,7 +16,7 @@ from assay.training.cell_deletion import without_a_cell
 from assay.training.epochs import accuracy
 from assay.training.fitting import Recipe, check_samples, fit_network, normalised, trainable
 from assay.training.labelled import Labelled, read_labelled
-from assay.training.likeness import Measured, distance, measure_network
+from assay.training.network_distance import Measured, distance, measure_network
 from assay.types import Card, Model
 from assay.types.card import IN_DOMAIN, in_domain_need
 from assay.types.model import usable_device
