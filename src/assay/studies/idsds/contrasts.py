@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from assay.errors import InputError, PrerequisiteError
+from assay.errors import InputError
 from assay.ranking.resampling import Floats
 from assay.studies.claim import Claim, ClaimRow, Effect, open_row, replicates
 from assay.studies.idsds.paper_methods import SAME, SD
@@ -189,7 +189,7 @@ def contrast_table(
     """
     pairs = list(pairs)
     if not pairs:
-        raise PrerequisiteError("Expected pairs of networks to compare, got none.")
+        raise InputError("Expected pairs of networks to compare, got none.")
     common = set.intersection(*(set(one) & set(other) for one, other in pairs))
     methods = [m for m in pairs[0][0] if m in common and m not in SAME]
     rows = [[np.subtract(one[m].blocks, other[m].blocks) for one, other in pairs] for m in methods]

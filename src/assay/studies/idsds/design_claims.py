@@ -215,6 +215,8 @@ def norm_and_bias_cost(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
         effects.append(over_units(f"without {what}", gaps))
         effects.append(_above(share_of_methods(f"methods without {what}", contrasts), 0.8))
         judged.append(seeds_note(gaps, f"Without {what}: "))
+    if not effects:
+        raise InputError("Expected networks with and without batch-norm or bias, got none.")
     note = f"n counts seeds of these pairs of architectures. {'. '.join(judged)}"
     return [make_row(claim, effects, SETTING, "seeds", note)]
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from assay.errors import InputError
 from assay.studies.claim import Claim, ClaimRow, Effect, make_row
 from assay.studies.idsds.contrasts import (
     Unit,
@@ -114,6 +115,8 @@ def noise_hurts(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
         effects = [over_units(f"{noisy} - {noisy_of(noisy)}", gap) for noisy, gap in gaps.items()]
         note = noted(f"{where}: {WORDS[where]}", seeds_note(gaps["IG-SG"], "IG-SG - IG: "))
         judged.append(make_row(claim, effects, SETTING, where, note))
+    if not judged:
+        raise InputError("Expected scores of tuned reference networks, got none.")
     return judged
 
 
