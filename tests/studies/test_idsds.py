@@ -1,8 +1,11 @@
 """The claims of IDSDS: stated in full, and judged on made-up tables of known answer."""
 
 import functools
+import importlib.util
 import json
 import math
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -25,6 +28,7 @@ from assay.studies.idsds.score_table import NAME, PanelScore, ScoreTable, read_s
 from assay.studies.published_claims import claims_of, published
 from assay.studies.setting import Study, run_study
 
+DOCS = Path(__file__).parents[2] / "docs"
 CLAIMS = {claim.id: claim for claim in claims_of("idsds")}
 # The paper's numbers on ResNet-50, by protocol, in the order of AGNOSTIC.
 PUBLISHED = {
@@ -346,3 +350,39 @@ def test_the_share_of_methods():
 def test_the_smallest_detectable_difference_falls_with_n():
     assert contrasts.detectable(1.0, 10) == pytest.approx(0.994, abs=0.01)
     assert contrasts.detectable(1.0, 40) < 0.5
+
+
+# --- the table and the plots of the docs ----------------------------------------------------------
+
+
+def test_five_protocols_in_one_table(worlds):
+    from assay.studies.idsds import protocol_table
+
+    table = read_scores(worlds[1])
+    found = protocol_table.columns(table)
+    assert tuple(found) == protocol_table.PROTOCOLS
+    assert found["IDSDS"]["IG-U"].value == pytest.approx(0.255, abs=0.005)
+    agreement = protocol_table.rank_agreement(found)
+    assert agreement["IDSDS", "SDS"][0] == pytest.approx(0.88, abs=0.03)  # the paper: .89
+    assert agreement["IDSDS", "SDS"][1] == 18
+    lines = list(protocol_table.markdown(table))
+    assert sum(line.startswith("| IG-U |") for line in lines) == 1
+    assert list(protocol_table.markdown(ScoreTable())) == []
+
+
+def test_plots_are_drawn_from_what_there_is(worlds, tmp_path):
+    spec = importlib.util.spec_from_file_location("figures", DOCS / "idsds_figures.py")
+    figures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figures)
+    lines = figures.draw(read_scores(worlds[1]), tmp_path)
+    drawn = {path.name for path in tmp_path.glob("*.svg")}
+    assert drawn == {f"idsds_{name}.svg" for name in figures.FIGURES}
+    for path in tmp_path.glob("*.svg"):
+        ElementTree.parse(path)
+        assert "nan" not in path.read_text()
+    assert sum(line.startswith("![") for line in lines) == len(drawn)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert figures.draw(ScoreTable(), empty) == ["No scores are published yet."]
+    assert not list(empty.iterdir())
+    assert figures.MARKED.search((DOCS / "explanation" / "idsds.md").read_text())
