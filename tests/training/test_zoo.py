@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,17 +12,30 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
+from assay.cli import app
 from assay.commands.zoo import parse_seeds
 from assay.errors import InputError, PrerequisiteError
+from assay.models.carded import read_card, with_card
 from assay.plugins import registry
 from assay.training import zoo, zoo_training
 from assay.training.fitting import Recipe
 from assay.training.masked_patches import pretrain_masked
-from assay.training.zoo import GROUPS, ZOO, Job, plan_jobs, zoo_file, zoo_item, zoo_model
+from assay.training.zoo import (
+    GROUPS,
+    ZOO,
+    Job,
+    card_file,
+    plan_jobs,
+    zoo_file,
+    zoo_item,
+    zoo_model,
+)
 from assay.training.zoo_arms import Arm, parse_arm
 from assay.training.zoo_pixels import ZooPixels, cache_pixels
 from assay.training.zoo_processes import train_zoo
+from assay.training.zoo_training import load_trained
 
 
 def write_images(path: Path, n: int, seed: int) -> np.ndarray:
@@ -128,13 +142,13 @@ class TestTraining:
         assert outcome.accuracy == facts["accuracy"]
         assert facts["under_trained"]
         assert facts["bytes"] == path.stat().st_size < 2 * facts["parameters"] + 20_000
-        (name, options), *_ = zoo_item(tmp_path, "tiny", 1).items()
+        ((name, options),) = zoo_item(tmp_path, "tiny", 1).items()
         options.pop("label")
         plugin = registry.get("model", name)
         loaded = plugin.function(**plugin.configure(options))
         assert loaded.weights_hash == facts["weights_hash"]
         pixels = ZooPixels.load(cache_pixels(data, tmp_path))
-        right = zoo_training.test_accuracy(loaded, pixels.test, pixels.test_labels)
+        right = zoo_training.accuracy_on(loaded, pixels.test, pixels.test_labels)
         assert right == facts["accuracy"]
         checkpoint = zoo_file(tmp_path, "tiny", 1, epoch=1)
         assert json.loads(checkpoint.with_suffix(".json").read_text())["epoch"] == 1
@@ -190,3 +204,82 @@ def test_masked_pretraining_learns_to_paint() -> None:
     assert model.weights_hash != before
     with pytest.raises(InputError, match="small_vit"):
         pretrain_masked(zoo_model("resnet20"), images, recipe)
+
+
+@pytest.mark.usefixtures("tiny")
+class TestTuning:
+    @pytest.fixture
+    def out(self, data: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
+        """Two seeds; one has been fine-tuned, with and without deletion. Trained once."""
+        made = tmp_path_factory.getbasetemp() / "tuned-zoo"
+        if not made.is_dir():
+            train_zoo([Job("tiny", 1)], data, made, epochs=1, say=str)
+            jobs = [Job("tiny", 0, ("base", "tuned", "placebo", "tuned-g2"))]
+            outcomes = train_zoo(jobs, data, made, epochs=1, tuning_epochs=1, say=str)
+            assert [o.error for o in outcomes] == [""] * 4
+        return Path(shutil.copytree(made, tmp_path / "zoo"))
+
+    def test_cards_belong_to_the_stored_weights(self, out: Path) -> None:
+        for arm, grid in (("tuned", 4), ("tuned-g2", 2)):
+            path = zoo_file(out, "tiny", 0, arm)
+            facts = json.loads(path.with_suffix(".json").read_text())
+            base = json.loads(zoo_file(out, "tiny", 0).with_suffix(".json").read_text())
+            assert facts["card"]["grid"] == grid
+            assert facts["card"]["weights_sha256"] == facts["weights_hash"]
+            assert facts["card"]["base_sha256"] == base["weights_hash"]
+            assert facts["card"]["accuracy_after"] == facts["accuracy"]  # 40 images in both
+            ((_, options),) = zoo_item(out, "tiny", 0, arm).items()
+            assert read_card(str(options["card"])).to_json() == facts["card"]
+            model = load_trained(path, "tiny")
+            assert "in_domain" in with_card(model, str(options["card"])).card
+        card = read_card(str(card_file(zoo_file(out, "tiny", 0, "tuned"))))
+        assert card.same_network is not None  # placebo and another seed are known
+
+    def test_a_placebo_differs_from_the_tuned_network(self, out: Path) -> None:
+        files = [zoo_file(out, "tiny", 0, arm).read_bytes() for arm in ("tuned", "placebo")]
+        assert files[0] != files[1]
+        assert read_card(str(card_file(zoo_file(out, "tiny", 0, "placebo")))).placebo
+
+    def test_other_settings_are_not_taken_for_finished(self, out: Path, data: Path) -> None:
+        job = Job("tiny", 0, ("base", "tuned"))
+        outcomes = train_zoo([job], data, out, epochs=1, tuning_epochs=2, say=str)
+        assert not outcomes[0].error
+        assert "epochs 1 instead of 2" in outcomes[1].error
+
+    def test_a_new_base_is_tuned_again(self, out: Path, data: Path) -> None:
+        zoo_file(out, "tiny", 0).with_suffix(".json").unlink()
+        card = card_file(zoo_file(out, "tiny", 0, "tuned"))
+        before = read_card(str(card))
+        job = Job("tiny", 0, ("base-d50", "base", "tuned-d50", "tuned"))
+        shutil.copy(zoo_file(out, "tiny", 1), zoo_file(out, "tiny", 0))
+        facts = zoo_file(out, "tiny", 1).with_suffix(".json").read_text()
+        zoo_file(out, "tiny", 0).with_suffix(".json").write_text(facts)
+        outcomes = train_zoo([job], data, out, epochs=1, tuning_epochs=1, say=str)
+        assert [o.skipped for o in outcomes] == [False, True, False, False]
+        assert read_card(str(card)).base_sha256 != before.base_sha256
+
+
+def test_the_command_trains_in_two_processes_and_resumes(data: Path, tmp_path: Path) -> None:
+    call = [
+        "zoo", "train", "resnet20", "--data", str(data), "--out", str(tmp_path), "--seeds", "0-1",
+        "--arms", "tuned,placebo", "--processes", "2", "--limit", "10", "--epochs", "1",
+        "--tuning-epochs", "1",
+    ]  # fmt: skip
+    first = CliRunner().invoke(app, call)
+    assert first.exit_code == 0, first.output
+    assert "6 networks" in first.output
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.safetensors")}
+    assert len(stamps) == 7  # three arms of two seeds, and the pixels
+    again = CliRunner().invoke(app, call)
+    assert again.output.count("already there") == 6
+    assert stamps == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.safetensors")}
+
+
+def test_the_list(tmp_path: Path) -> None:
+    (tmp_path / "vgg11-s0-base.safetensors").touch()
+    result = CliRunner().invoke(app, ["zoo", "list", "--json", "--out", str(tmp_path)])
+    rows = {row["name"]: row for row in json.loads(result.output)}
+    assert rows["vgg11"]["trained"] == ["vgg11-s0-base.safetensors"]
+    assert rows["vgg11"]["norm"] == "none"
+    assert rows["resnet110"]["parameters"] == 1_727_962
+    assert "resnet20_w2_nobias" in CliRunner().invoke(app, ["zoo", "list"]).output

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE
 from rich.table import Table
 
 from assay.commands.arguments import JsonOption
@@ -23,6 +22,7 @@ zoo_app = typer.Typer(
     no_args_is_help=True,
 )
 FACTS = ("name", "family", "depth", "width", "norm", "bias", "parameters", "recipe", "trained")
+HEADINGS = {"parameters": "size", "recipe": "epochs, rate"}
 
 
 @zoo_app.command("list")
@@ -38,14 +38,15 @@ def list_zoo(
     rows = [_row(network, out) for network in ZOO.values()]
     if as_json:
         return print_json(rows)
-    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     columns = FACTS if out else FACTS[:-1]
     for column in columns:
         number = column in ("depth", "width", "parameters", "trained")
         table.add_column(
-            "epochs, rate" if column == "recipe" else column,
+            HEADINGS.get(column, column),
             justify="right" if number else "left",
             no_wrap=True,
+            min_width=18 if column == "name" else None,
         )
     for row in rows:
         table.add_row(*(_cell(column, row) for column in columns))
@@ -138,4 +139,6 @@ def _cell(column: str, row: dict[str, object]) -> str:
         return str(len(value)) if value else ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else f"{value or ''}"
+    if column == "parameters" and isinstance(value, int):
+        return f"{value / 1e6:.2f} M"
+    return f"{value or ''}"

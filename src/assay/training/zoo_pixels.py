@@ -44,6 +44,13 @@ class ZooPixels:
             return cls(**parts, origin=(file.metadata() or {}).get("origin", ""))
 
 
+def count_tested(path: Path, limit: int | None = None) -> int:
+    """The number of test images in what `cache_pixels` wrote."""
+    with safe_open(path, "pt") as file:
+        rows: int = file.get_slice("test_labels").get_shape()[0]
+    return min(rows, limit or rows)
+
+
 def cache_pixels(data: Path, out: Path) -> Path:
     """The file of decoded pixels in `out`; written from the parquet files where it is missing.
 

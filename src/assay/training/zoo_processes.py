@@ -16,8 +16,9 @@ from torch import nn
 
 from assay.errors import PrerequisiteError
 from assay.training.zoo import Job, zoo_model, zoo_network
-from assay.training.zoo_pixels import ZooPixels, cache_pixels
-from assay.training.zoo_training import Trained, Workshop, train_job
+from assay.training.zoo_jobs import Trained, stored_job, train_job
+from assay.training.zoo_pixels import ZooPixels, cache_pixels, count_tested
+from assay.training.zoo_training import Workshop
 from assay.types.model import usable_device
 
 MPS = "nvidia-cuda-mps-control"
@@ -59,6 +60,9 @@ def train_zoo(
     shop = Workshop(out, device, epochs, tuning_epochs)
     ordered = sorted(jobs, key=_cost, reverse=True)
     tally = _Tally(sum(map(_cost, ordered)), sum(len(job.arms) for job in ordered), say)
+    ordered = _unfinished(ordered, shop, count_tested(pixels, limit), tally)
+    if not ordered:
+        return tally.outcomes
     with _mps(mps):
         usable_device(device)
         if processes == 1:
@@ -69,6 +73,18 @@ def train_zoo(
         else:
             _share_out(ordered, processes, (pixels, shop, limit), tally)
     return tally.outcomes
+
+
+def _unfinished(jobs: list[Job], shop: Workshop, tested: int, tally: "_Tally") -> list[Job]:
+    """The jobs that are not stored; the others are counted."""
+    left = []
+    for job in jobs:
+        stored = stored_job(job, shop, tested)
+        if stored is None:
+            left.append(job)
+        for outcome in stored or ():
+            tally.add(outcome, _cost(job) / len(job.arms))
+    return left
 
 
 @dataclass
@@ -89,7 +105,7 @@ class _Tally:
         self.done += cost
         if outcome.skipped or outcome.error:
             self.skipped += cost
-        if outcome.accuracy is None:
+        if outcome.error:
             what = f"failed: {outcome.error}"
         else:
             what = f"accuracy {outcome.accuracy:.2%}"

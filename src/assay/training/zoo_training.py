@@ -1,11 +1,10 @@
-"""Training one network of the zoo: its arms, their files and what is measured of them."""
+"""Training one network of the zoo by its recipe: its files and what is measured of it."""
 
 import copy
 import json
 import os
 import time
-import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -36,49 +35,6 @@ class Workshop:
     tuning_epochs: int | None = None
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What became of one arm of a job."""
-
-    file: str
-    accuracy: float | None = None
-    seconds: float = 0.0
-    error: str = ""
-    skipped: bool = False  # it was there
-
-    @property
-    def under_trained(self) -> bool:
-        """Whether the accuracy is below the least that the zoo expects."""
-        return self.accuracy is not None and self.accuracy < LEAST
-
-
-def train_job(job: Job, pixels: ZooPixels, shop: Workshop) -> Iterator[Trained]:
-    """Train the arms of a job one after another; an arm that fails does not stop the others."""
-    for arm in job.arms:
-        path = zoo_file(shop.out, job.name, job.seed, arm)
-        facts = finished(path, _checkpoints(zoo_network(job.name), parse_arm(arm), shop))
-        if facts is not None:
-            yield Trained(path.stem, _number(facts["accuracy"]), skipped=True)
-            continue
-        try:
-            started = time.monotonic()
-            accuracy = _train_arm(job, arm, pixels, shop)
-            yield Trained(path.stem, accuracy, time.monotonic() - started)
-            _error_file(path).unlink(missing_ok=True)
-        except Exception as error:  # whatever goes wrong is written down, the others go on
-            _error_file(path).write_text(traceback.format_exc(), encoding="utf-8")
-            yield Trained(path.stem, error=f"{type(error).__name__}: {error}")
-
-
-def finished(path: Path, checkpoints: tuple[int, ...] = ()) -> dict[str, object] | None:
-    """The facts of a network that is trained and stored, with its checkpoints; else None."""
-    paths = [path, *(path.with_stem(f"{path.stem}-e{epoch}") for epoch in checkpoints)]
-    if not all(p.is_file() and p.with_suffix(".json").is_file() for p in paths):
-        return None
-    facts: dict[str, object] = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    return facts
-
-
 def load_trained(path: Path, name: str) -> Model:
     """A network of the zoo with the weights of a file."""
     if not path.is_file():
@@ -94,7 +50,7 @@ def load_trained(path: Path, name: str) -> Model:
 
 
 @torch.no_grad()
-def test_accuracy(model: Model, images: Tensor, labels: Tensor) -> float:
+def accuracy_on(model: Model, images: Tensor, labels: Tensor) -> float:
     """The share of images of 8 bits that are classified correctly, in full precision."""
     right = torch.zeros((), dtype=torch.long, device=model.device)
     with model.evaluating():
@@ -135,31 +91,21 @@ def write_facts(path: Path, facts: Mapping[str, object]) -> None:
     partial.replace(path.with_suffix(".json"))
 
 
-def _train_arm(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float:
+def train_base(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float:
+    """Train a network by its recipe and store it with its checkpoints; gives the accuracy."""
     arm = parse_arm(text)
-    if arm.kind == "base":
-        return _train_base(job, text, arm, pixels, shop)
-    raise PrerequisiteError(f"The arm `{text}` cannot be trained yet.")
-
-
-def _train_base(job: Job, text: str, arm: Arm, pixels: ZooPixels, shop: Workshop) -> float:
     network, started = zoo_network(job.name), time.monotonic()
-    recipe = _recipe(network, arm, shop)
+    recipe = base_recipe(network, arm, shop)
     model = zoo_model(job.name, job.seed)
     model.net.to(shop.device)
-    images, labels = _share(pixels, arm.share, job.seed)
+    images, labels = share_of(pixels, arm.share, job.seed)
     errors: list[float] = []
     if network.pretraining:
         epochs = network.pretraining if shop.epochs is None else shop.epochs
         errors = pretrain_masked(model, images, replace(recipe, epochs=epochs), seed=job.seed)
     path = zoo_file(shop.out, job.name, job.seed, text)
-    keep = _checkpoints(network, arm, shop)
-    facts: dict[str, object] = {
-        "name": job.name, "seed": job.seed, "arm": text, "model": network.item,
-        "recipe": asdict(recipe), "pretraining": network.pretraining, "images": len(images),
-        "pixels": pixels.origin, "command": _command(job, text),
-        "device": _device_name(model.device), "torch": torch.__version__,
-    }  # fmt: skip
+    keep = kept_epochs(network, arm, shop)
+    facts = job_facts(job, text, network, recipe, pixels, len(images), model.device)
 
     def each_epoch(epoch: int) -> None:
         if epoch in keep:
@@ -179,7 +125,7 @@ def store_measured(
 ) -> float:
     """Store a network, measure what is stored, write the facts; gives the accuracy."""
     store_rounded(model, path)
-    accuracy = test_accuracy(model, pixels.test, pixels.test_labels)
+    accuracy = accuracy_on(model, pixels.test, pixels.test_labels)
     write_facts(
         path,
         {
@@ -196,18 +142,44 @@ def store_measured(
     return accuracy
 
 
-def _recipe(network: ZooNetwork, arm: Arm, shop: Workshop) -> Recipe:
+def job_facts(
+    job: Job,
+    arm: str,
+    network: ZooNetwork,
+    recipe: Recipe,
+    pixels: ZooPixels,
+    images: int,
+    device: torch.device,
+) -> dict[str, object]:
+    """What is known about a network before it is trained."""
+    return {
+        "name": job.name,
+        "seed": job.seed,
+        "arm": arm,
+        "model": network.item,
+        "recipe": asdict(recipe),
+        "pretraining": network.pretraining,
+        "images": images,
+        "pixels": pixels.origin,
+        "command": _command(job, arm),
+        "device": _device_name(device),
+        "torch": torch.__version__,
+    }
+
+
+def base_recipe(network: ZooNetwork, arm: Arm, shop: Workshop) -> Recipe:
+    """The recipe with the epochs of the arm, or of a quick try."""
     return replace(network.recipe, epochs=arm.epochs or shop.epochs or network.recipe.epochs)
 
 
-def _checkpoints(network: ZooNetwork, arm: Arm, shop: Workshop) -> tuple[int, ...]:
+def kept_epochs(network: ZooNetwork, arm: Arm, shop: Workshop) -> tuple[int, ...]:
     """The epochs after which the weights are stored; only of the whole, unshortened training."""
     if arm.kind != "base" or arm.base != "base":
         return ()
-    return tuple(e for e in network.checkpoints if e < _recipe(network, arm, shop).epochs)
+    return tuple(e for e in network.checkpoints if e < base_recipe(network, arm, shop).epochs)
 
 
-def _share(pixels: ZooPixels, share: float, seed: int) -> tuple[Tensor, Tensor]:
+def share_of(pixels: ZooPixels, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """A share of the training images, drawn by the seed."""
     if share == 1.0:
         return pixels.train, pixels.train_labels
@@ -226,11 +198,3 @@ def _command(job: Job, arm: str) -> str:
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def _error_file(path: Path) -> Path:
-    return path.with_suffix(".error.txt")
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
