@@ -13,6 +13,7 @@ from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
 from assay.report import board, facts, gallery, known_truth, traces, verdict
 from assay.report.charts import shown
+from assay.report.model_section import model_section, shown_refusals
 from assay.report.promise_table import PromiseLine, promise_lines
 from assay.report.protocol_panels import FieldKey, ProtocolPanel
 from assay.report.shown_run import ShownRun
@@ -59,6 +60,7 @@ def render(results: ShownRun) -> str:
     """
     manifest, records = results.entries, results.records
     sections = list(_sections(results, manifest))
+    compared = model_section(results)
     done, planned = results.progress
     spec = results.store.path("spec.yaml")
     return (
@@ -69,6 +71,8 @@ def render(results: ShownRun) -> str:
             title=manifest.title or "Which attribution method can you trust here?",
             sections=sections,
             overview=_overview(sections),
+            compared=compared,
+            refused=shown_refusals(compared.refused) if compared else [],
             planned=planned,
             done=done,
             failures=facts.troubles(records, "failed"),

@@ -1,6 +1,7 @@
 """A run as the page reads it: what `assay.Results` offers, without importing it."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,6 +14,11 @@ from assay.store import CellRecord, Manifest, Store
 
 class ShownRun(Protocol):
     """The tables, entries and orders of one run."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        ...
 
     @property
     def store(self) -> Store:
