@@ -42,6 +42,7 @@ TITLES = {
         "single": "Single deletion",
         "subsets": "Random sets and windows",
         "parts": "Painted parts",
+        "retraining": "Retraining",
         "truth": "Known truth",
     },
     "environment": {
@@ -187,6 +188,7 @@ def _facts(plugin: Plugin, up: str) -> list[tuple[str, str]]:
              f"{'matter' if plugin.signs_matter(plugin.defaults) else 'do not matter'}"),
             ("Properties", plugin.guarantees(plugin.defaults).in_words),
         ]  # fmt: skip
+        facts += [("Scope", "all samples at once")] if plugin.scope == "set" else []
     if isinstance(plugin, registry.Method):
         row = _listed_methods()[plugin.name]
         forward, backward = cost_of(row)

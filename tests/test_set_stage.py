@@ -237,6 +237,32 @@ def test_two_workers_give_the_same_scores(tmp_path, monkeypatch):
     assert json.loads(Path("one/manifest.json").read_text())["datasets"]["scored"]["n_train"] == 160
 
 
+def test_more_scored_samples_train_nothing_again(exam, tmp_path, fits):
+    call = {"train": exam.train, "out": tmp_path, **QUIET}
+    assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], limit=20, **call)
+    assert len(fits) == 4
+    results = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
+    assert (len(values(results)), len(fits)) == (40, 4)
+
+
+def test_the_command_takes_training_samples(exam, tmp_path, call, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("data.py").write_text(textwrap.dedent(DATA))
+    own = '@assay.protocol("seen", scope="set", needs=["training"], range=(0, 1))\n'
+    body = "    return assay.Scores(torch.ones(len(trial.batch()), dtype=torch.float64))\n"
+    Path("mine.py").write_text(f"import assay, torch\n{own}def seen(trial):\n{body}")
+    words = ("run", "--model", "./data.py:net", "--data", "./data.py:scored", "--methods", "random")
+    more = ("--protocols", "./mine.py:seen", "--out", "out")
+    code, out, _ = call(*words, *more)
+    assert (code, "needs training" in out.lower()) == (0, True)
+    code, out, _ = call(*words, *more, "--train", "./data.py:train", "--dry-run")
+    assert (code, "unknown number of networks" in " ".join(out.split())) == (0, True)
+    code, out, _ = call(*words, *more, "--train", "./data.py:train")
+    assert (code, "Not applicable" in out) == (0, False)
+    code, _, errors = call("run", "suite.yaml", "--train", "./data.py:train")
+    assert (code, "--train" in errors) == (2, True)
+
+
 class TestSplits:
     def test_a_split_has_ids_of_its_own(self, exam):
         data = as_dataset(exam.scored).with_train(as_dataset(exam.train))

@@ -43,6 +43,7 @@ class Listed(TypedDict, total=False):
     chance: str
     uses: str
     sign_sensitive: bool
+    scope: str
     properties: dict[str, bool | str | None]
     options: dict[str, object]
     allowed: dict[str, str]
@@ -140,6 +141,7 @@ def _protocol(plugin: Protocol) -> Listed:
         "chance": str(plugin.chance),
         "uses": plugin.uses,
         "sign_sensitive": plugin.signs_matter(plugin.defaults),
+        "scope": plugin.scope,
         "properties": plugin.guarantees(plugin.defaults).to_json(),
     }
 
