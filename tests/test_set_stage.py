@@ -128,6 +128,22 @@ def test_maps_computed_elsewhere_have_none_of_the_training_samples(exam):
     assert "computed elsewhere" in row["reason"]
 
 
+def test_a_method_that_needs_truth_lacks_it_on_the_training_samples(exam):
+    x, y = exam.scored
+    truth = torch.rand(40, 8, 8)
+    results = assay.benchmark(
+        exam.net, (x, y, truth), ["oracle"], [ROAR], train=exam.train, **QUIET
+    )
+    (row,) = results.not_applicable
+    assert "maps of the training samples" in row["reason"]
+
+
+def test_a_time_budget_says_that_training_is_not_counted(exam, capsys):
+    call = (exam.net, exam.scored, exact(exam), [ROAR])
+    assay.benchmark(*call, train=exam.train, budget="1h")
+    assert "without the networks that are trained" in capsys.readouterr().err
+
+
 def test_fewer_than_five_retrainings_give_scores_and_no_order(exam):
     methods = {**exact(exam), "random": {}}
     for number, ranks in ((2, {None}), (5, {1, 2})):

@@ -184,7 +184,7 @@ class Plan:
 
     def missing(self, shard: Shard, choice: Choice) -> list[str]:
         """The needs of a plug-in that neither the dataset nor the model meets."""
-        dataset, model = self.datasets[shard.dataset], self.models[shard.model]
+        dataset, model = self.dataset_of(shard), self.models[shard.model]
         available = dataset.has | model.capabilities | {dataset.modality}
         return sorted(choice.plugin.required(choice.options) - available)
 

@@ -77,6 +77,8 @@ def fit(
     exceeded = ", and even so it is expected to take longer" if cut.over else ""
     notes = f"{spec.notes} {summary}{exceeded}.".strip() if words else spec.notes
     estimated = "as before" if expected is None else f"estimated {duration(expected)}"
+    if plan.set_protocols:
+        estimated += ", without the networks that are trained"
     if expected is not None and expected > seconds:
         estimated += ", longer than that: this is the least"
     return fitted.model_copy(update={"notes": notes}), f"{summary} ({estimated}).", plan.trained
