@@ -19,7 +19,7 @@ from assay.commands.zoo import parse_seeds
 from assay.errors import InputError, PrerequisiteError
 from assay.models.carded import read_card, with_card
 from assay.plugins import registry
-from assay.training import zoo, zoo_training
+from assay.training import zoo, zoo_processes, zoo_training
 from assay.training.fitting import Recipe
 from assay.training.masked_patches import pretrain_masked
 from assay.training.zoo import (
@@ -273,6 +273,20 @@ def test_the_command_trains_in_two_processes_and_resumes(data: Path, tmp_path: P
     again = CliRunner().invoke(app, call)
     assert again.output.count("already there") == 6
     assert stamps == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.safetensors")}
+
+
+def test_a_process_that_dies_is_reported_and_the_others_go_on(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = tmp_path / "pixels.safetensors"
+    damaged.write_bytes(b"not whole")
+    monkeypatch.setattr(zoo_processes, "cache_pixels", lambda data, out: damaged)
+    monkeypatch.setattr(zoo_processes, "count_tested", lambda path, limit: 40)
+    jobs = [Job("resnet20", seed, ("base", "tuned")) for seed in range(2)]
+    outcomes = train_zoo(jobs, data, tmp_path, processes=2, say=str)
+    assert all("process ended with code 1" in o.error for o in outcomes)
+    expected = {f"resnet20-s{seed}-{arm}" for seed in range(2) for arm in ("base", "tuned")}
+    assert {o.file for o in outcomes} == expected
 
 
 def test_the_list(tmp_path: Path) -> None:
