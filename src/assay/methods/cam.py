@@ -22,7 +22,7 @@ from assay.types.tokens import hooked
 
 CamVariant = Literal["paper", "torchcam"]
 LayerChoice = Any  # a layer, its name, or None: the last one with a spatial output
-TOGETHER = 16  # samples whose noisy copies are in memory at once
+TOGETHER = 16  # samples whose noisy copies are in memory at once, or as fill a micro-batch
 
 
 def find_layer(model: Model, layer: str | nn.Module | None) -> nn.Module:
@@ -279,8 +279,9 @@ def smooth_gradcam_pp(
         "smooth_gradcam_pp", (samples, *batch.inputs.shape[1:]), normal=True
     )  # [B, S, C, H, W]
     maps = []
-    for start in range(0, len(batch), TOGETHER):
-        some = range(start, min(start + TOGETHER, len(batch)))
+    together = max(TOGETHER, model.micro_batch // samples)
+    for start in range(0, len(batch), together):
+        some = range(start, min(start + together, len(batch)))
         part = batch.select(some)
         clean = torch.cat([a[:asked] for a, _, _, asked in outputs(model, part, layer)])
         copies = part.select([b for b in range(len(part)) for _ in range(samples)])

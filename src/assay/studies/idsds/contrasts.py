@@ -209,11 +209,12 @@ def common_slope(name: str, groups: Sequence[tuple[Sequence[float], Sequence[flo
     Its `n` is the number of points; its error is that of the regression, with one degree of freedom
     lost for each series and for the slope.
     """
+    points = sum(len(a) for a, _ in groups)
+    left = points - len(groups) - 1
+    if left < 1:
+        raise InputError(f"Expected more points for the slope of {name}, got {points}.")
     x = np.concatenate([np.asarray(a, float) - np.mean(a) for a, _ in groups])
     y = np.concatenate([np.asarray(b, float) - np.mean(b) for _, b in groups])
-    left = len(x) - len(groups) - 1
-    if left < 1:
-        raise InputError(f"Expected more points for the slope of {name}, got {len(x)}.")
     value = float((x * y).sum() / (x * x).sum())
     error = math.sqrt(float(((y - value * x) ** 2).sum()) / left / float((x * x).sum()))
     return Effect(name, value, error, len(x))

@@ -179,8 +179,8 @@ def _calibrated(arm: Arm) -> list[Item]:
 
 
 def _usual(network: StoredNetwork) -> bool:
-    """Scored with four by four cells and zeros, whatever the training was."""
-    return (network.kind.grid, network.kind.fill) == (4, "zero")
+    """Scored with four by four cells and zeros, at the end of its training."""
+    return network.epoch is None and (network.kind.grid, network.kind.fill) == (4, "zero")
 
 
 def _reference(
@@ -270,14 +270,16 @@ def stored_networks(folder: Path) -> list[StoredNetwork]:
 def scoring_jobs(
     networks: Iterable[StoredNetwork], suites: Mapping[str, ScoringSuite]
 ) -> list[ScoringJob]:
-    """All jobs, the longest first."""
+    """All jobs, those on tuned networks first, of these the longest."""
     jobs = [
         ScoringJob(suite.name, network)
         for network in networks
         for suite in suites.values()
         if suite.wanted(network)
     ]
-    return sorted(jobs, key=lambda job: -_cost(job, suites[job.suite]))
+    return sorted(
+        jobs, key=lambda job: (job.network.kind.kind == "base", -_cost(job, suites[job.suite]))
+    )
 
 
 def _cost(job: ScoringJob, suite: ScoringSuite) -> float:

@@ -76,6 +76,11 @@ class ScoringSetting:
         """The number of images of a suite that asks for `n`."""
         return n if self.limit is None else min(n, self.limit)
 
+    def rows(self, n: int) -> int:
+        """Inputs per call: on a GPU a full batch, else not more than there are images."""
+        on_gpu = self.device is not None and self.device.startswith("cuda")
+        return self.micro_batch if on_gpu else min(self.micro_batch, n)
+
 
 def do_job(job: ScoringJob | str, setting: ScoringSetting) -> tuple[str, float, str]:
     """Run a job and write its record; returns its name, its seconds and an error's message."""
@@ -139,7 +144,7 @@ def scored(job: ScoringJob, setting: ScoringSetting) -> dict[str, object]:
         model = model if temperature == 1 else tempered(model, temperature)
         panel = score_panel(
             model, _images(setting.data, n), suite.methods, suite.protocols(network.kind), n,
-            device=setting.device, micro_batch=min(setting.micro_batch, n),
+            device=setting.device, micro_batch=setting.rows(n),
         )  # fmt: skip
         rows += [{**row, "temperature": temperature} for row in panel.rows()]
         if suite.samples:
@@ -164,9 +169,8 @@ def seen_file(setting: ScoringSetting, network: StoredNetwork) -> Path:
 
 def _look(network: StoredNetwork, setting: ScoringSetting) -> Mapping[str, float]:
     n = setting.count(LOOKED)
-    size = min(setting.micro_batch, n)
     images = _images(setting.data, n)
-    model, batch = batch_of(_built(setting, network), images, n, setting.device, size)
+    model, batch = batch_of(_built(setting, network), images, n, setting.device, setting.rows(n))
     seen = likeness.look(model, batch, network.kind.grid, network.kind.fill)
     path = seen_file(setting, network)
     path.parent.mkdir(parents=True, exist_ok=True)
