@@ -1,0 +1,164 @@
+"""`assay finetune`, as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import assay
+from assay.plugins.addresses import load_object
+
+SOURCE = """
+import torch
+from torch import nn
+from assay.types import Dataset, Sample
+
+
+class Tiny(nn.Module):
+    def __init__(self, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.conv = nn.Conv2d(3, 6, 3, padding=1)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.conv(x)).mean((2, 3)))
+
+
+def make(seed: int = 0):
+    return Tiny(seed)
+
+
+def samples(n: int = 60, seed: int = 1, labels: bool = True):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 3, 8, 8, generator=generator)
+    y = torch.arange(n) % 3
+    x[torch.arange(n), y] += 1
+    return (x, y) if labels else (x, None)
+
+
+def unlabelled():
+    return samples(labels=False)
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "tiny.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def arguments(*more: str) -> tuple[str, ...]:
+    return (
+        "finetune", "--model", "./tiny.py:make", "--data", "./tiny.py:samples", "--out", "tuned",
+        "--epochs", "2", "--rate", "0.02", *more,
+    )  # fmt: skip
+
+
+def test_one_command_tunes_prints_the_card_and_scores(call, tiny):
+    torch.save(load_object("./tiny.py:make")[0](1).state_dict(), "other.pt")
+    code, output, errors = call(
+        *arguments("--placebo", "--seeds", "other.pt", "--score", "./tiny.py:samples", "--limit",
+                   "12", "--methods", "saliency,random")
+    )  # fmt: skip
+    assert code == 0, errors
+    card = json.loads((tiny / "tuned" / "card.json").read_text())
+    assert card["placebo_mad_softmax"] > 0
+    assert card["seeds_mad_softmax"] > 0
+    assert "the same network" in output
+    assert f"{card['accuracy_after']:.1%}" in output
+    assert "fine-tuned" in output  # the order of the methods
+    results = assay.load(tiny / "tuned" / "run")
+    statuses = {(c["model"], c["protocol"].partition("[")[0], c["status"]) for c in results.cells}
+    assert statuses == {
+        ("fine-tuned", "in_domain_single_deletion", "ok"),
+        ("fine-tuned", "single_deletion", "ok"),
+        ("before", "in_domain_single_deletion", "n/a"),
+        ("before", "single_deletion", "ok"),
+    }
+    assert not (tiny / "tuned" / "resume.safetensors").exists()
+    weights = {
+        p: p.read_bytes() for p in tiny.glob("tuned/**/*.safetensors") if "run" not in str(p)
+    }
+    assert len(weights) == 2  # of the network and of the placebo
+    code, output, _ = call(*arguments("--limit", "12"))
+    assert code == 0
+    assert "Already finished" in output
+    assert {p: p.read_bytes() for p in weights} == weights
+    run = ("run", "--model", "./tiny.py:make", "--weights", "tuned/weights.safetensors", "--card",
+           "tuned/card.json", "--data", "./tiny.py:samples", "--methods", "saliency", "--protocols",
+           "in_domain_single_deletion", "--limit", "4", "--out", "again")  # fmt: skip
+    code, output, errors = call(*run)
+    assert code == 0, errors
+    other = [word if word != "tuned/weights.safetensors" else "other.pt" for word in run]
+    code, _, errors = call(*other)
+    assert code == 2
+    assert "other weights" in errors
+
+
+def test_an_interrupted_command_continues(call, tiny, monkeypatch):
+    from assay.training import fitting
+
+    assert call(*arguments())[0] == 0
+    whole = load_file(tiny / "tuned" / "weights.safetensors")
+    inner, epochs = fitting._one_epoch, []
+
+    def stop(*told):
+        if len(epochs) == 1:
+            raise KeyboardInterrupt
+        epochs.append(1)
+        return inner(*told)
+
+    again = [word if word != "tuned" else "second" for word in arguments()]
+    with monkeypatch.context() as patched:
+        patched.setattr(fitting, "_one_epoch", stop)
+        code, _, errors = call(*again)
+    assert code == 130
+    assert "Run the same command again" in errors
+    assert (tiny / "second" / "resume.safetensors").is_file()
+    assert call(*again)[0] == 0
+    resumed = load_file(tiny / "second" / "weights.safetensors")
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
+def test_a_folder_of_other_settings_is_refused(call, tiny):
+    assert call(*arguments())[0] == 0
+    before = (tiny / "tuned" / "card.json").read_bytes()
+    code, _, errors = call(*arguments("--grid", "2"))
+    assert code == 2
+    assert "`grid` 2, got one with 4" in errors
+    assert (tiny / "tuned" / "card.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--data", "./tiny.py:unlabelled"), "labels"),
+        (("--fill", "blur(sigma)"), "blur(sigma=5)"),
+        (("--fill", "nothing"), "Unknown fill"),
+        (("--train-limit", "7"), "--measure"),
+        (("--grid", "9"), "at most 8 cells"),
+        (("--rate", "-1"), "rate"),
+    ],
+)
+def test_bad_input_is_one_line(call, tiny, more, message):
+    code, _, errors = call(*arguments(*more))
+    assert code == 2
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+def test_a_fill_with_options(call, tiny):
+    assert call(*arguments("--fill", "blur(sigma=1.5)"))[0] == 0
+    assert json.loads((tiny / "tuned" / "card.json").read_text())["fill"] == {
+        "blur": {"sigma": 1.5}
+    }
+
+
+def test_the_help_names_the_protocol_it_is_for(call):
+    code, output, _ = call("finetune", "--help")
+    assert code == 0
+    assert "IDSDS" in output
