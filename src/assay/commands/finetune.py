@@ -225,7 +225,7 @@ def _distances(card: Card) -> Table:
         ("Grad-CAM maps", card.mad_gradcam, card.placebo_mad_gradcam, card.seeds_mad_gradcam),
         ("overlap of top samples", card.overlap, card.placebo_overlap, card.seeds_overlap),
     )  # fmt: skip
-    return _table("Mean absolute difference from the network before",
+    return _table("Difference from the network before (mean absolute)",
                   ("", "fine-tuned", "placebo", "another seed"),
                   [(name, *map(_number, values)) for name, *values in rows])  # fmt: skip
 
