@@ -62,7 +62,7 @@ def test_one_command_tunes_prints_the_card_and_scores(call, tiny):
     torch.save(load_object("./tiny.py:make")[0](1).state_dict(), "other.pt")
     code, output, errors = call(
         *arguments("--placebo", "--seeds", "other.pt", "--score", "./tiny.py:samples", "--limit",
-                   "12", "--methods", "saliency,random")
+                   "12", "--score-limit", "9", "--methods", "saliency,random")
     )  # fmt: skip
     assert code == 0, errors
     card = json.loads((tiny / "tuned" / "card.json").read_text())
@@ -72,6 +72,7 @@ def test_one_command_tunes_prints_the_card_and_scores(call, tiny):
     assert f"{card['accuracy_after']:.1%}" in output
     assert "fine-tuned" in output  # the order of the methods
     results = assay.load(tiny / "tuned" / "run")
+    assert len(set(results.scores["sample"].to_pylist())) == 9
     statuses = {(c["model"], c["protocol"].partition("[")[0], c["status"]) for c in results.cells}
     assert statuses == {
         ("fine-tuned", "in_domain_single_deletion", "ok"),

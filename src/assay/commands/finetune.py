@@ -84,6 +84,9 @@ def finetune(
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most so many samples to measure and to score.")
     ] = None,
+    score_limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many to score. By default --limit.")
+    ] = None,
     train_limit: Annotated[
         int | None, typer.Option(min=1, help="At most so many samples of --data.")
     ] = None,
@@ -148,7 +151,7 @@ def finetune(
             networks["before"] = model_item(model, described)
         options = {"grid": grid, "fill": cell}
         spec = _suite(networks, _item(score, described), methods, options)
-        run_spec(spec, folder.path / "run", workers, device, limit)
+        run_spec(spec, folder.path / "run", workers, device, score_limit or limit)
 
 
 def _item(data: str, described: ModelOptions) -> Item:
