@@ -57,7 +57,7 @@ def _train(model: Model, inputs: torch.Tensor, labels: torch.Tensor, recipe: Rec
     fit_network(model, inputs, labels, recipe, what="network")
 
 
-def suite(data: Path, out: Path, samples: int = 5000, scored: int = 500, epochs: int = 4) -> Spec:
+def suite(data: Path, out: Path, samples: int = 5000, scored: int = 500, epochs: int = 2) -> Spec:
     """The suite of the smoke test."""
     images = data / "cifar10"
     train = first(parquet(path=str(images / "cifar10_train_first10k_lossless.parquet")), samples)
@@ -70,6 +70,7 @@ def suite(data: Path, out: Path, samples: int = 5000, scored: int = 500, epochs:
             "models": [resnet8(train, out, 2 * epochs)],
             "methods": METHODS,
             "protocols": [{"roar": roar}],
+            "target": "predicted",
             "limit": scored,
         }
     )
@@ -91,7 +92,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("roar-run"))
     parser.add_argument("--samples", type=int, default=5000)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
     spec = suite(options.data, options.out, options.samples, epochs=options.epochs)
     started = time.monotonic()

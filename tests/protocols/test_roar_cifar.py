@@ -15,7 +15,7 @@ LONGEST = 15 * 60
 def test_roar_ends_in_time(tmp_path):
     data = beside("cifar10/cifar10_train_first10k_lossless.parquet").parents[1]
     started = time.monotonic()
-    spec = suite(data, tmp_path, epochs=3)
+    spec = suite(data, tmp_path, epochs=2)
     results = run(spec, tmp_path, progress=False)
     assert not results.failures
     assert len(list((tmp_path / "trained" / "set").glob("*.safetensors"))) == 18

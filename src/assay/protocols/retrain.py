@@ -143,7 +143,9 @@ def roar(
     The order of the units is that of the method's maps of training and scored samples. Networks
     are trained once for equal inputs, also for two methods with equal orders. Intervals are over
     the scored samples; the scores of each retraining are the metrics `retraining_0`, ... . With
-    fewer than five retrainings, scores are shown and not ranked.
+    fewer than five retrainings, scores are shown and not ranked. With `target: label`, the default
+    of suites, a map may tell the label, which the network learns to read from what is missing; the
+    paper explains the predicted class.
 
     Differs from the paper: the units are pixels, with the map reduced over channels as the method's
     `reduce` says; the paper ranks each channel by its squared values. Equal values are in seeded
