@@ -79,10 +79,10 @@ def ticks(values: Sequence[float], count: int = 5) -> list[float]:
 
 
 def dots(series: Mapping[str, Named], axis: str, labels: Sequence[str] = AGNOSTIC) -> str | None:
-    """Several numbers with intervals for each label, one line a label; None without numbers."""
+    """Several numbers with intervals for each label; None without two series to compare."""
     series = {name: of for name, of in series.items() if of}
     shown = [label for label in labels if any(label in of for of in series.values())]
-    if not shown:
+    if not shown or len(series) < 2:
         return None
     ends = [end for of in series.values() for e in of.values() for end in e.interval()]
     place, bottom = scale(ends, LEFT, WIDTH), TOP + STEP * len(shown)
@@ -285,7 +285,8 @@ def draw(table: ScoreTable, images: Path = IMAGES) -> list[str]:
     lines = list(protocol_table.markdown(table))
     networks = {str(f["network"]) for f in table.networks.values()}
     if lines:
-        names = " and ".join(CONVOLUTIONAL)
+        scored = {row.network for row in table.select("seeds", arm="tuned")}
+        names = " and ".join(name for name in CONVOLUTIONAL if name in scored)
         lines = [
             f"{len(networks)} architectures were scored. In the table: {names}, mean and interval",
             "over their seeds; part deletion over images.",

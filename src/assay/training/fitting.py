@@ -36,7 +36,8 @@ class Recipe:
     optimizer: Literal["sgd", "adamw"] = "sgd"  # SGD has momentum 0.9
     rate: float = 0.1
     decay: float = 5e-4
-    schedule: Literal["cosine", "steps"] = "cosine"  # cosine: after a rise over 1/20 of the steps
+    schedule: Literal["cosine", "steps"] = "cosine"  # cosine: after a rise
+    rise: float = 0.05  # the share of the steps over which the rate of `cosine` rises
     every: int = 10  # the schedule `steps` multiplies the rate by 0.1 after each so many epochs
     augment: bool = True  # images are moved by up to an eighth of the side and mirrored
     nesterov: bool = True
@@ -48,6 +49,8 @@ class Recipe:
                 raise InputError(f"Expected `{name}` to be at least 1, got {getattr(self, name)}.")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise InputError(f"Expected `rate` to be a number above 0, got {self.rate}.")
+        if not 0 <= self.rise <= 1:
+            raise InputError(f"Expected `rise` to be a share from 0 to 1, got {self.rise}.")
         if not (math.isfinite(self.decay) and self.decay >= 0):
             raise InputError(f"Expected `decay` to be a number from 0 on, got {self.decay}.")
 
@@ -56,7 +59,7 @@ class Recipe:
         if self.schedule == "steps":
             return self.rate * 0.1 ** (step // steps // self.every)
         total = self.epochs * steps
-        rise = max(1, total // 20)
+        rise = max(1, int(self.rise * total))
         return self.rate * min((step + 1) / rise, 0.5 * (1 + math.cos(math.pi * step / total)))
 
 

@@ -22,6 +22,7 @@ from assay.training.zoo_training import Workshop
 from assay.types.model import usable_device
 
 MPS = "nvidia-cuda-mps-control"
+QUIT = 10  # seconds that its service may take to end
 TUNING = 0.5  # what a fine-tuned arm costs, as a share of the base training
 
 
@@ -253,4 +254,5 @@ def _mps(start: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run([MPS], input="quit\n", text=True, check=False)
+        with suppress(subprocess.TimeoutExpired):  # it may wait for processes that have ended
+            subprocess.run([MPS], input="quit\n", text=True, check=False, timeout=QUIT)

@@ -68,8 +68,8 @@ CLAIMS = (
     ),
     _claim(
         10, "IDS is the only one of four protocols that prefers absolute values in all five pairs",
-        "the smallest of five differences absolute minus raw: IDS above 0; SDS, IDSDS and part "
-        "deletion below 0", margin=0.0,
+        "the smallest of five differences absolute minus raw: IDS above 0; SDS and IDSDS below 0; "
+        "part deletion, of one network, is shown and decides nothing", margin=0.0,
     ),
     _claim(
         11, "Under protocols that leave the domain, IDS and SDS, CAMs lead",
@@ -79,8 +79,8 @@ CLAIMS = (
     _claim(
         12, "Under protocols inside the domain IG or IG-U leads: the uniform baseline on real "
         "images, zeros on painted birds",
-        "the better of both minus the best other in IDSDS and part deletion above 0; IG-U minus IG "
-        "in IDSDS and IG minus IG-U in part deletion above 0", margin=0.0,
+        "IDSDS: the better of both minus the best other, and IG-U minus IG, above 0; part "
+        "deletion, of one network, is shown and decides nothing", margin=0.0,
     ),
     _claim(
         13, "SDS and IDSDS order the methods alike (.89), but not at the top",

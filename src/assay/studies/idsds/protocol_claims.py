@@ -92,9 +92,13 @@ def only_ids_prefers_absolute(claim: Claim, table: ScoreTable) -> list[ClaimRow]
     effects = [over_units("IDS", _least_gap(incremental(table)))]
     for name, rows in (("SDS", base(table)), ("IDSDS", tuned(table))):
         effects.append(replace(over_units(name, _least_gap(rows)), direction="below"))
-    effects.append(replace(_on_parts(table, "part deletion", _least_of_pairs), direction="below"))
-    note = noted("Part deletion: one network, its interval over images")
-    return [make_row(claim, effects, SETTING, note=note)]
+    shown = _on_parts(table, "part deletion", _least_of_pairs)
+    return [make_row(claim, effects, SETTING, note=noted(_one_network(shown)))]
+
+
+def _one_network(*effects: Effect) -> str:
+    """Effects that are shown beside a claim: one network decides nothing."""
+    return f"Of one network for painted birds, over images: {'; '.join(map(str, effects))}"
 
 
 def _least_of_pairs(means: dict[str, Floats]) -> Floats:
@@ -139,11 +143,12 @@ def paths_lead_inside(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     effects = [
         over_units("IDSDS: better of IG and IG-U - best other", leads(rows, both, rest)),
         over_units("IDSDS: IG-U - IG", differences(rows, "IG-U", "IG")),
-        _on_parts(table, "parts: better of IG and IG-U - best other", _lead_of(both, rest)),
-        _on_parts(table, "parts: IG - IG-U", lambda means: means["IG"] - means["IG-U"]),
     ]
-    note = noted("Part deletion: one network, its interval over images")
-    return [make_row(claim, effects, SETTING, note=note)]
+    shown = (
+        _on_parts(table, "better of IG and IG-U - best other", _lead_of(both, rest)),
+        _on_parts(table, "IG - IG-U", lambda means: means["IG"] - means["IG-U"]),
+    )
+    return [make_row(claim, effects, SETTING, note=noted(_one_network(*shown)))]
 
 
 def _lead_of(these: Sequence[str], others: Sequence[str]) -> Callable[[dict[str, Floats]], Floats]:
