@@ -12,7 +12,6 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from assay.errors import PrerequisiteError
 from assay.training.zoo import Job, zoo_model, zoo_network
@@ -123,20 +122,12 @@ class _Tally:
 def _cost(job: Job) -> float:
     """A job's length: on a GPU the calls of layers count, hardly their sizes."""
     network = zoo_network(job.name)
-    leaves = sum(not list(m.children()) for m in _skeleton(job.name).modules())
+    with torch.device("meta"):  # without weights
+        net = zoo_model(job.name).net
+    leaves = sum(not list(m.children()) for m in net.modules())
     epochs = network.recipe.epochs + network.pretraining
     arms = sum(1.0 if arm.startswith("base") else TUNING for arm in job.arms)
     return leaves * epochs / network.recipe.batch * arms
-
-
-_SKELETONS: dict[str, nn.Module] = {}
-
-
-def _skeleton(name: str) -> nn.Module:
-    if name not in _SKELETONS:
-        with torch.device("meta"):
-            _SKELETONS[name] = zoo_model(name).net
-    return _SKELETONS[name]
 
 
 @dataclass
