@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file as load_numpy
+from safetensors.numpy import save_file as numpy_file
 from safetensors.torch import save_file
 from torch import nn
 
@@ -145,10 +147,29 @@ def test_a_temperature_divides_the_logits():
 # --- networks side by side ------------------------------------------------------------------------
 
 
-def test_overlap_of_channels():
-    one = np.array([[0, 1, 2], [3, 4, 5]])
-    assert likeness.overlap(one, one[:, ::-1]) == 1
-    assert likeness.overlap(one, one[::-1]) == 0
+def test_the_overlap_of_channels_is_that_of_the_cards():
+    cards = {
+        "a-s0-tuned": {"overlap": 0.7, "seeds_overlap": 0.02},
+        "a-s0-placebo": {"overlap": 0.8},
+    }
+    networks = {name: {"card": card} for name, card in cards.items()}
+    overlaps = {
+        kind: jobs._overlap(networks, {"kind": kind, "network": "a", "seed": 0})
+        for kind in ("tuned", "placebo", "seed", "architecture")
+    }
+    assert overlaps == {"tuned": 0.7, "placebo": 0.8, "seed": 0.02, "architecture": None}
+    assert jobs._overlap(networks, {"kind": "tuned", "network": "b", "seed": 0}) is None
+
+
+def test_a_look_is_read_back_as_it_was(tmp_path):
+    from assay.data.memory import as_dataset
+
+    model, data = made_up()
+    ready, batch = panels.batch_of(model, as_dataset(data), 20, None, 20)
+    seen = likeness.look(ready, batch, 4, "zero")
+    numpy_file(seen, tmp_path / "seen.safetensors")
+    for name, array in load_numpy(tmp_path / "seen.safetensors").items():
+        np.testing.assert_array_equal(array, seen[name])
 
 
 def test_a_network_is_like_itself():

@@ -137,7 +137,8 @@ def collect(setting: ScoringSetting) -> Path:
         looks[path.stem.removeprefix(f"{LOOK}-")] = record.get("facts", {})
     networks = stored_networks(setting.zoo)
     facts = {n.stem: {**_facts(n, setting), **looks.get(n.stem, {})} for n in networks}
-    table = ScoreTable(tuple(rows), facts, tuple(_pairs(networks, setting)), masks)
+    pairs = [{**pair, "overlap": _overlap(facts, pair)} for pair in _pairs(networks, setting)]
+    table = ScoreTable(tuple(rows), facts, tuple(pairs), masks)
     path = setting.out / NAME
     table.write(path)
     return path
@@ -183,6 +184,17 @@ def _pairs(
                 one, other = (load_file(seen_file(setting, n)) for n in (network, seen[place]))
                 apart = compare(one, other)
                 yield {"kind": kind, "network": name, "seed": seed, **apart}
+
+
+def _overlap(
+    networks: Mapping[str, Mapping[str, object]], pair: Mapping[str, object]
+) -> object | None:
+    """The overlap of the channels' top images of a pair, as the card of its network says."""
+    arm = "placebo" if pair["kind"] == "placebo" else "tuned"
+    card = networks.get(f"{pair['network']}-s{pair['seed']}-{arm}", {}).get("card")
+    names = {"tuned": "overlap", "placebo": "overlap", "seed": "seeds_overlap"}
+    name = names.get(str(pair["kind"]))
+    return card.get(name) if isinstance(card, Mapping) and name else None
 
 
 def main() -> None:

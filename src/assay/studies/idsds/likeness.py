@@ -1,4 +1,4 @@
-"""How alike two networks are: their probabilities, Grad-CAM maps and channels.
+"""How alike two networks are: their probabilities and Grad-CAM maps.
 
 Each network is looked at once. Pairs are compared later, on what was stored.
 """
@@ -23,7 +23,6 @@ from assay.units.absent import each
 from assay.units.features import make_units
 
 SIDE = 8  # of the stored Grad-CAM maps, the resolution of most networks' last layer
-TOP = 10  # images that activate a channel most
 
 
 def look(model: Model, batch: Batch, grid: int, fill: Item) -> dict[str, Array]:
@@ -31,13 +30,13 @@ def look(model: Model, batch: Batch, grid: int, fill: Item) -> dict[str, Array]:
 
     `probability` `[n]` of the label; `right` `[n]`; `worst` `[n]`: right without each single cell;
     `lowest` `[n]`: right without the cell whose removal leaves the lowest logit of the label; and
-    where there is a spatial layer, `cam` `[n, 8, 8]` scaled to [0, 1] and `top` `[channels, 10]`,
-    the images that activate a channel most.
+    where there is a spatial layer, `cam` `[n, 8, 8]` scaled to [0, 1].
     """
     with model.evaluating(), torch.no_grad():
         engine = network_engine(model, batch)
         seen = {**_corrupted(engine, grid, fill), **_spatial(model, batch)}
-    return {name: value.cpu().numpy() for name, value in seen.items()}
+    # safetensors stores the bytes of an array in memory order, whatever its strides are.
+    return {name: np.ascontiguousarray(value.cpu().numpy()) for name, value in seen.items()}
 
 
 def _corrupted(engine: Engine, grid: int, fill: Item) -> dict[str, Tensor]:
@@ -55,18 +54,16 @@ def _corrupted(engine: Engine, grid: int, fill: Item) -> dict[str, Tensor]:
 
 
 def _spatial(model: Model, batch: Batch) -> dict[str, Tensor]:
-    cams, peaks = [], []
+    cams = []
     try:
         for activation, gradient in activations(model, batch, None, "logit"):
             weighted = gradient.mean((2, 3), keepdim=True) * activation
             cams.append(functional.relu(weighted.sum(1, keepdim=True)))
-            peaks.append(activation.amax((2, 3)))
     except NotApplicable:
         return {}
     maps = functional.interpolate(torch.cat(cams), (SIDE, SIDE), mode="bilinear")[:, 0]
     low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
-    top = torch.cat(peaks).topk(min(TOP, len(batch)), 0).indices.T  # [channels, 10]
-    return {"cam": ((maps - low) / (high - low + 1e-8)).half(), "top": top.short()}
+    return {"cam": ((maps - low) / (high - low + 1e-8)).half()}
 
 
 def facts(seen: Mapping[str, Array]) -> dict[str, float]:
@@ -79,25 +76,12 @@ def facts(seen: Mapping[str, Array]) -> dict[str, float]:
 
 
 def compare(one: Mapping[str, Array], other: Mapping[str, Array]) -> dict[str, float | None]:
-    """How far two networks are apart: mean absolute differences, and overlap of top images.
-
-    The overlap is the mean over channels of the Jaccard index of both sets of images; it needs two
-    networks with the same channels.
-    """
+    """How far two networks are apart: mean absolute differences."""
     apart: dict[str, float | None] = {
         "mad_softmax": float(np.abs(one["probability"] - other["probability"]).mean()),
         "mad_gradcam": None,
-        "overlap": None,
     }
     if "cam" in one and "cam" in other:
         difference: Floats = one["cam"].astype(np.float64) - other["cam"].astype(np.float64)
         apart["mad_gradcam"] = float(np.abs(difference).mean())
-        if one["top"].shape == other["top"].shape:
-            apart["overlap"] = overlap(one["top"], other["top"])
     return apart
-
-
-def overlap(one: Array, other: Array) -> float:
-    """The mean Jaccard index of the rows of two tables of image numbers `[channels, k]`."""
-    pairs = [(set(a), set(b)) for a, b in zip(one.tolist(), other.tolist(), strict=True)]
-    return float(np.mean([len(a & b) / len(a | b) for a, b in pairs]))
