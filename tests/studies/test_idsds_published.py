@@ -5,14 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from assay.models.carded import read_card
+from assay.plan.plan import build_one
 from assay.studies.idsds.score_table import read_scores
 from assay.studies.published_claims import published
-from assay.training.zoo import ZOO
+from assay.training.zoo import ZOO, zoo_item
 from assay.training.zoo_training import load_trained
+from assay.types.card import in_domain_need
 
 RESULTS = Path(__file__).parents[2] / "results"
 FACTS = json.loads((RESULTS / "zoo" / "networks.json").read_text())["networks"]
 STORED = sorted((RESULTS / "zoo").glob("*.safetensors"))
+CARDS = sorted((RESULTS / "zoo").glob("*.card.json"))
 
 
 def stem(facts):
@@ -25,6 +29,26 @@ def test_stored_weights_are_those_that_were_scored(path):
     facts = next(f for f in FACTS if stem(f) == path.stem)
     assert load_trained(path, facts["name"]).weights_hash == facts["weights_hash"]
     assert path.stat().st_size == facts["bytes"] < 4e6
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.name)
+def test_a_stored_card_makes_a_network_usable_in_a_suite(path):
+    weights = path.with_name(path.name.replace(".card.json", ".safetensors"))
+    name, seed, arm = weights.stem.split("-")
+    item = zoo_item(RESULTS / "zoo", name, int(seed[1:]), arm)
+    ((_, options),) = item.items()
+    assert options["card"] == str(path)
+    model = build_one("model", item)
+    assert (in_domain_need(4, "zero") in model.capabilities) == (arm == "tuned")
+    facts = next(f for f in FACTS if stem(f) == weights.stem)
+    card = read_card(path).to_json()
+    assert "CIFAR-10" in card.pop("origin")
+    assert card == facts["card"]
+
+
+def test_every_stored_network_that_was_tuned_has_a_card():
+    tuned = {path.stem for path in STORED if not path.stem.endswith("-base")}
+    assert {path.name.removesuffix(".card.json") for path in CARDS} == tuned
 
 
 def test_every_network_of_the_table_is_described():

@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from assay.cli import app
+from assay.commands.terminal import FAILED
 from assay.commands.zoo import parse_seeds
 from assay.errors import InputError, PrerequisiteError
 from assay.models.carded import read_card, with_card
@@ -33,9 +35,9 @@ from assay.training.zoo import (
     zoo_model,
 )
 from assay.training.zoo_arms import Arm, parse_arm
-from assay.training.zoo_pixels import ZooPixels, cache_pixels
+from assay.training.zoo_pixels import PixelFacts, ZooPixels, cache_pixels
 from assay.training.zoo_processes import train_zoo
-from assay.training.zoo_training import load_trained
+from assay.training.zoo_training import Workshop, load_trained
 
 
 def write_images(path: Path, n: int, seed: int) -> np.ndarray:
@@ -182,6 +184,7 @@ class TestTraining:
         monkeypatch.setattr(zoo_training, "fit_network", broken)
         outcomes = train_zoo([Job("tiny", 0), Job("tiny", 1)], data, tmp_path, say=str)
         assert [bool(o.error) for o in outcomes] == [True, False]
+        assert [o.error_file for o in outcomes] == ["tiny-s0-base.error.txt", ""]
         assert "finite loss" in (tmp_path / "tiny-s0-base.error.txt").read_text()
         monkeypatch.undo()
 
@@ -190,6 +193,75 @@ class TestTraining:
         path = zoo_file(tmp_path, "tiny", 0, "base-d50-t1")
         facts = json.loads(path.with_suffix(".json").read_text())
         assert (facts["images"], facts["recipe"]["epochs"]) == (100, 1)
+
+    def test_the_facts_name_what_was_given(self, data: Path, tmp_path: Path) -> None:
+        train_zoo([Job("tiny", 0)], data, tmp_path, epochs=1, tuning_epochs=2, limit=50, say=str)
+        facts = json.loads(zoo_file(tmp_path, "tiny", 0).with_suffix(".json").read_text())
+        assert facts["command"].endswith("--device cpu --limit 50 --epochs 1 --tuning-epochs 2")
+        assert (facts["images"], facts["tested"], facts["pretraining"]) == (50, 40, 0)
+
+    def test_the_epochs_of_the_pretraining_that_were_used(self) -> None:
+        network, out = ZOO["vit_mae"], Path("out")
+        assert zoo_training.pretraining_epochs(network, Workshop(out)) == 15
+        assert zoo_training.pretraining_epochs(network, Workshop(out, epochs=1)) == 1
+        assert zoo_training.pretraining_epochs(ZOO["resnet20"], Workshop(out, epochs=1)) == 0
+
+
+@pytest.mark.usefixtures("tiny")
+class TestStored:
+    """What is stored counts as finished only if it is what was asked for; it is never replaced."""
+
+    @pytest.fixture
+    def out(self, data: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
+        made = tmp_path_factory.getbasetemp() / "base-zoo"
+        if not made.is_dir():
+            train_zoo([Job("tiny", 0)], data, made, say=str)
+        return Path(shutil.copytree(made, tmp_path / "zoo"))
+
+    def refused(self, data: Path, out: Path, limit: int | None = None) -> str:
+        """The error; neither weights nor facts change, and no file of an error is written."""
+        before = {path.name: path.read_bytes() for path in out.glob("tiny-*")}
+        job = Job("tiny", 0, ("base", "tuned"))
+        base, tuned = train_zoo([job], data, out, limit=limit, say=str)
+        assert {path.name: path.read_bytes() for path in out.glob("tiny-*")} == before
+        assert base.error in tuned.error
+        assert "its base network `tiny-s0-base` cannot be used" in tuned.error
+        assert base.error_file == tuned.error_file == ""
+        return base.error
+
+    def test_of_fewer_images(self, data: Path, out: Path) -> None:
+        assert "images 200 instead of 50" in self.refused(data, out, limit=50)
+
+    def test_of_other_files(self, out: Path, tmp_path: Path) -> None:
+        write_images(tmp_path / "other/cifar10/cifar10_train_lossless.parquet", 200, 7)
+        write_images(tmp_path / "other/cifar10/cifar10_test_lossless.parquet", 40, 8)
+        assert "images of other files" in self.refused(tmp_path / "other", out)
+
+    def test_of_another_model(self, data: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        wider = replace(zoo.ZOO["tiny"], options={"depth": 8, "width": 2, "norm": "batch"})
+        monkeypatch.setitem(zoo.ZOO, "tiny", wider)  # type: ignore[arg-type]
+        assert "'width': 1" in self.refused(data, out)
+
+    @pytest.mark.parametrize("epoch", [None, 1])
+    def test_with_altered_weights(self, data: Path, out: Path, epoch: int | None) -> None:
+        path = zoo_file(out, "tiny", 0, epoch=epoch)
+        weights = load_file(path)
+        name = next(name for name, w in weights.items() if w.is_floating_point())
+        save_file({**weights, name: weights[name] + 1}, path)
+        error = self.refused(data, out)
+        assert f"the weights in `{path.name}` are not those that were stored" in error
+
+    def test_with_damaged_weights(self, data: Path, out: Path) -> None:
+        path = zoo_file(out, "tiny", 0)
+        path.write_bytes(path.read_bytes()[:1000])
+        assert f"the weights in `{path.name}` cannot be used" in self.refused(data, out)
+
+    def test_the_command_names_only_files_of_errors_that_exist(self, data: Path, out: Path) -> None:
+        call = ["zoo", "train", "tiny", "--data", str(data), "--out", str(out), "--limit", "50"]
+        result = CliRunner().invoke(app, call)
+        assert result.exit_code == FAILED
+        assert "1 failed: tiny-s0-base" in result.output
+        assert "error.txt" not in result.output
 
 
 def test_masked_pretraining_learns_to_paint() -> None:
@@ -282,7 +354,8 @@ def test_a_process_that_dies_is_reported_and_the_others_go_on(
     damaged = tmp_path / "pixels.safetensors"
     damaged.write_bytes(b"not whole")
     monkeypatch.setattr(zoo_processes, "cache_pixels", lambda data, out: damaged)
-    monkeypatch.setattr(zoo_processes, "count_tested", lambda path, limit: 40)
+    facts = PixelFacts(200, 40, "")
+    monkeypatch.setattr(zoo_processes, "read_pixel_facts", lambda path, limit: facts)
     jobs = [Job("resnet20", seed, ("base", "tuned")) for seed in range(2)]
     outcomes = train_zoo(jobs, data, tmp_path, processes=2, say=str)
     assert all("process ended with code 1" in o.error for o in outcomes)

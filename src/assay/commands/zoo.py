@@ -66,7 +66,7 @@ def train(
     data: Annotated[
         Path, typer.Option(help="The folder that holds cifar10/ with lossless parquet files.")
     ],
-    out: Annotated[Path, typer.Option(help="The folder of the networks. What is there stays.")],
+    out: Annotated[Path, typer.Option(help="The folder of networks. Stored ones are kept.")],
     seeds: Annotated[
         str | None, typer.Option(help="0-4 or 0,2,5. A group has its own by default.")
     ] = None,
@@ -91,7 +91,7 @@ def train(
         bool, typer.Option("--mps", help="Start NVIDIA's multi-process service.")
     ] = False,
 ) -> None:
-    """Train networks of the zoo; again = resume."""
+    """Train networks of the zoo. Networks that are already stored are not trained again."""
     from assay.training.zoo import plan_jobs
     from assay.training.zoo_processes import train_zoo
 
@@ -101,10 +101,13 @@ def train(
         jobs, data, out, device=device, processes=processes, epochs=epochs,
         tuning_epochs=tuning_epochs, limit=limit, mps=mps, say=say,
     )  # fmt: skip
-    failed = [outcome.file for outcome in outcomes if outcome.error]
+    failed = [outcome for outcome in outcomes if outcome.error]
     say(f"{len(outcomes) - len(failed)} networks in {out}")
     if failed:
-        say(f"{len(failed)} failed; their errors are in {out}/NAME.error.txt: {', '.join(failed)}")
+        say(f"{len(failed)} failed: {', '.join(outcome.file for outcome in failed)}")
+        for outcome in failed:
+            if outcome.error_file:
+                say(f"The whole error of {outcome.file} is in {out / outcome.error_file}")
         raise typer.Exit(FAILED)
 
 

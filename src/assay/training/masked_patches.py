@@ -56,7 +56,8 @@ def pretrain_masked(model: Model, inputs: Tensor, recipe: Recipe, *, seed: int =
     """Train a `SmallViT` in place to paint hidden patches; gives the mean error of each epoch.
 
     Three quarters of the patches of each image are hidden. The transformer sees the others, and
-    one further block paints the hidden ones from what it made of them. AdamW and bfloat16 on a GPU.
+    one further block paints the hidden patches from its outputs. The optimizer is AdamW; on a GPU
+    the forward passes are in bfloat16.
 
     Args:
         model: The network, changed in place.

@@ -29,7 +29,7 @@ class ZooNetwork:
         options: The options of that model.
         recipe: How it is trained.
         family: What kind of architecture it is.
-        depth: Layers with weights on the longest way.
+        depth: The largest number of layers with weights between the input and the logits.
         width: How many times wider than the narrowest of its family.
         norm: What normalises its activations: batch, layer or none.
         bias: Whether any layer adds a constant.

@@ -27,6 +27,15 @@ Chunk = tuple[Path, int, int]  # a file, its first row and the row after the las
 
 
 @dataclass(frozen=True)
+class PixelFacts:
+    """What tells one set of images from another."""
+
+    train: int  # images
+    test: int
+    origin: str  # the files and their hashes
+
+
+@dataclass(frozen=True)
 class ZooPixels:
     """Images of 8 bits `[N, 3, 32, 32]` and labels `[N]`, to train and to test."""
 
@@ -43,12 +52,21 @@ class ZooPixels:
             parts = {name: file.get_tensor(name)[:limit] for name in file.keys()}  # noqa: SIM118
             return cls(**parts, origin=(file.metadata() or {}).get("origin", ""))
 
+    @property
+    def facts(self) -> PixelFacts:
+        """How many images there are, and from which files."""
+        return PixelFacts(len(self.train), len(self.test), self.origin)
 
-def count_tested(path: Path, limit: int | None = None) -> int:
-    """The number of test images in what `cache_pixels` wrote."""
+
+def read_pixel_facts(path: Path, limit: int | None = None) -> PixelFacts:
+    """The facts of what `cache_pixels` wrote; `limit` takes the first images of both sets."""
     with safe_open(path, "pt") as file:
-        rows: int = file.get_slice("test_labels").get_shape()[0]
-    return min(rows, limit or rows)
+        rows: list[int] = [
+            file.get_slice(f"{part}_labels").get_shape()[0] for part in ("train", "test")
+        ]
+        origin = (file.metadata() or {}).get("origin", "")
+    train, test = (n if limit is None else min(n, limit) for n in rows)
+    return PixelFacts(train, test, origin)
 
 
 def cache_pixels(data: Path, out: Path) -> Path:

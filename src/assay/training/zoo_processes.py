@@ -16,7 +16,7 @@ import torch
 from assay.errors import PrerequisiteError
 from assay.training.zoo import Job, zoo_model, zoo_network
 from assay.training.zoo_jobs import Trained, stored_job, train_job
-from assay.training.zoo_pixels import ZooPixels, cache_pixels, count_tested
+from assay.training.zoo_pixels import PixelFacts, ZooPixels, cache_pixels, read_pixel_facts
 from assay.training.zoo_training import Workshop
 from assay.types.model import usable_device
 
@@ -40,8 +40,9 @@ def train_zoo(
 ) -> list[Trained]:
     """Train networks of the zoo and store each beside a JSON file of facts.
 
-    What is stored already is not trained again. A job that fails leaves its error in a file and
-    does not stop the others; a process that dies is replaced.
+    Networks that are already stored are not trained again; one that was stored with other settings
+    is an error and is kept. An arm that fails leaves its error in a file and does not stop the
+    others; a process that dies is replaced.
 
     Args:
         jobs: What to train; the longest jobs start first.
@@ -57,10 +58,10 @@ def train_zoo(
     """
     out.mkdir(parents=True, exist_ok=True)
     pixels = cache_pixels(data, out)
-    shop = Workshop(out, device, epochs, tuning_epochs)
+    shop = Workshop(out, device, epochs, tuning_epochs, limit)
     ordered = sorted(jobs, key=_cost, reverse=True)
     tally = _Tally(sum(map(_cost, ordered)), sum(len(job.arms) for job in ordered), say)
-    ordered = _unfinished(ordered, shop, count_tested(pixels, limit), tally)
+    ordered = _unfinished(ordered, shop, read_pixel_facts(pixels, limit), tally)
     if not ordered:
         return tally.outcomes
     with _mps(mps):
@@ -75,11 +76,11 @@ def train_zoo(
     return tally.outcomes
 
 
-def _unfinished(jobs: list[Job], shop: Workshop, tested: int, tally: "_Tally") -> list[Job]:
+def _unfinished(jobs: list[Job], shop: Workshop, pixels: PixelFacts, tally: "_Tally") -> list[Job]:
     """The jobs that are not stored; the others are counted."""
     left = []
     for job in jobs:
-        stored = stored_job(job, shop, tested)
+        stored = stored_job(job, shop, pixels)
         if stored is None:
             left.append(job)
         for outcome in stored or ():
@@ -185,7 +186,7 @@ def _listen(worker: _Worker, tally: _Tally) -> bool:
         worker.process.join()
         for arm in worker.job.arms[len(worker.job.arms) - worker.left :]:
             name = f"{worker.job.name}-s{worker.job.seed}-{arm}"
-            error = f"the process ended with code {worker.process.exitcode}; start again"
+            error = f"the process ended with code {worker.process.exitcode}; run the command again"
             tally.add(Trained(name, error=error), cost)
         return True
     if outcome is None:

@@ -19,7 +19,7 @@ from assay.training.fitting import Recipe, fit_network, normalised
 from assay.training.masked_patches import pretrain_masked
 from assay.training.zoo import LEAST, Job, ZooNetwork, zoo_file, zoo_model, zoo_network
 from assay.training.zoo_arms import Arm, parse_arm
-from assay.training.zoo_pixels import ZooPixels
+from assay.training.zoo_pixels import PixelFacts, ZooPixels
 from assay.types import Model
 
 EVALUATED = 1000  # images per forward pass of the test
@@ -33,6 +33,7 @@ class Workshop:
     device: str = "cpu"
     epochs: int | None = None  # of the base training, instead of the recipe's
     tuning_epochs: int | None = None
+    limit: int | None = None  # images of each set, instead of all
 
 
 def load_trained(path: Path, name: str) -> Model:
@@ -101,11 +102,11 @@ def train_base(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float:
     images, labels = share_of(pixels, arm.share, job.seed)
     errors: list[float] = []
     if network.pretraining:
-        epochs = network.pretraining if shop.epochs is None else shop.epochs
-        errors = pretrain_masked(model, images, replace(recipe, epochs=epochs), seed=job.seed)
+        masked = replace(recipe, epochs=pretraining_epochs(network, shop))
+        errors = pretrain_masked(model, images, masked, seed=job.seed)
     path = zoo_file(shop.out, job.name, job.seed, text)
     keep = kept_epochs(network, arm, shop)
-    facts = job_facts(job, text, network, recipe, pixels, len(images), model.device)
+    facts = job_facts(job, text, recipe, pixels, shop)
 
     def each_epoch(epoch: int) -> None:
         if epoch in keep:
@@ -143,33 +144,45 @@ def store_measured(
 
 
 def job_facts(
-    job: Job,
-    arm: str,
-    network: ZooNetwork,
-    recipe: Recipe,
-    pixels: ZooPixels,
-    images: int,
-    device: torch.device,
+    job: Job, arm: str, recipe: Recipe, pixels: ZooPixels, shop: Workshop
 ) -> dict[str, object]:
     """What is known about a network before it is trained."""
     return {
         "name": job.name,
         "seed": job.seed,
         "arm": arm,
+        **settings(job.name, arm, recipe, pixels.facts, shop),
+        "command": _command(job, arm, shop),
+        "device": _device_name(torch.device(shop.device)),
+        "torch": torch.__version__,
+    }
+
+
+def settings(
+    name: str, arm: str, recipe: Recipe, pixels: PixelFacts, shop: Workshop
+) -> dict[str, object]:
+    """What a stored network must agree in to count as the one that is asked for."""
+    network = zoo_network(name)
+    return {
         "model": network.item,
         "recipe": asdict(recipe),
-        "pretraining": network.pretraining,
-        "images": images,
+        "pretraining": pretraining_epochs(network, shop),
+        "images": images_of(pixels.train, parse_arm(arm).share),
         "pixels": pixels.origin,
-        "command": _command(job, arm),
-        "device": _device_name(device),
-        "torch": torch.__version__,
     }
 
 
 def base_recipe(network: ZooNetwork, arm: Arm, shop: Workshop) -> Recipe:
     """The recipe with the epochs of the arm, or of a quick try."""
-    return replace(network.recipe, epochs=arm.epochs or shop.epochs or network.recipe.epochs)
+    chosen = (arm.epochs, shop.epochs, network.recipe.epochs)
+    return replace(network.recipe, epochs=next(e for e in chosen if e is not None))
+
+
+def pretraining_epochs(network: ZooNetwork, shop: Workshop) -> int:
+    """Epochs of masked pre-training, of the network or of a quick try; 0 where it has none."""
+    if not network.pretraining or shop.epochs is None:
+        return network.pretraining
+    return shop.epochs
 
 
 def kept_epochs(network: ZooNetwork, arm: Arm, shop: Workshop) -> tuple[int, ...]:
@@ -185,14 +198,21 @@ def share_of(pixels: ZooPixels, share: float, seed: int) -> tuple[Tensor, Tensor
         return pixels.train, pixels.train_labels
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randperm(len(pixels.train), generator=generator)
-    rows = rows[: max(2, round(share * len(rows)))].to(pixels.train.device)
+    rows = rows[: images_of(len(rows), share)].to(pixels.train.device)
     return pixels.train[rows], pixels.train_labels[rows]
 
 
-def _command(job: Job, arm: str) -> str:
+def images_of(images: int, share: float) -> int:
+    """The number of training images in a share of them."""
+    return images if share == 1.0 else max(2, round(share * images))
+
+
+def _command(job: Job, arm: str, shop: Workshop) -> str:
+    quick = {"limit": shop.limit, "epochs": shop.epochs, "tuning-epochs": shop.tuning_epochs}
+    given = "".join(f" --{name} {value}" for name, value in quick.items() if value is not None)
     return (
         f"assay zoo train {job.name} --seeds {job.seed} --arms {arm} --data DATA --out OUT "
-        f"--device cuda"
+        f"--device {shop.device}{given}"
     )
 
 

@@ -30,7 +30,8 @@ MEASURED = 1000  # test images that a card is measured on, 17 forward passes eac
 def tuning_recipe(network: ZooNetwork, epochs: int | None = None) -> Recipe:
     """How a network of the zoo is fine-tuned: its own recipe, a tenth of the rate, 3 epochs."""
     recipe = network.recipe
-    return replace(recipe, epochs=epochs or EPOCHS, rate=SLOWER * recipe.rate, rise=0.05)
+    epochs = EPOCHS if epochs is None else epochs
+    return replace(recipe, epochs=epochs, rate=SLOWER * recipe.rate, rise=0.05)
 
 
 def train_tuned(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float:
@@ -56,7 +57,7 @@ def train_tuned(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float
         network_of_other.net.to(shop.device)
         card = task.beside_another_seed(card, network_of_other)
     path = zoo_file(shop.out, job.name, job.seed, text)
-    facts = job_facts(job, text, network, recipe, pixels, len(task.training), model.device)
+    facts = job_facts(job, text, recipe, pixels, shop)
     _write_card(path, card)
     accuracy = store_measured(model, path, {**facts, "card": card.to_json()}, pixels, started)
     _join(shop.out, job, arm)
