@@ -144,16 +144,31 @@ def test_a_time_budget_says_that_training_is_not_counted(exam, capsys):
     assert "without the networks that are trained" in capsys.readouterr().err
 
 
-def test_fewer_than_five_retrainings_give_scores_and_no_order(exam):
+def test_retrainings_give_scores_and_no_order(exam):
     methods = {**exact(exam), "random": {}}
-    for number, ranks in ((2, {None}), (5, {1, 2})):
-        item = {"roar": {**ROAR["roar"], "retrainings": number, "fractions": (0.3,)}}
-        results = assay.benchmark(exam.net, exam.scored, methods, [item], train=exam.train, **QUIET)
-        rows = list(results.leaderboard())
-        assert {row["rank"] for row in rows} == ranks
-        assert all(row["mean"] is not None for row in rows)
-        entry = next(iter(results.entries.protocols.values()))
-        assert ("at least 5 retrainings" in entry.unranked) == (number < 5)
+    results = assay.benchmark(exam.net, exam.scored, methods, [ROAR], train=exam.train, **QUIET)
+    rows = list(results.leaderboard())
+    assert {row["rank"] for row in rows} == {None}
+    assert all(row["mean"] is not None for row in rows)
+    entry = next(iter(results.entries.protocols.values()))
+    assert "spread between" in entry.unranked
+
+
+def test_broken_maps_of_training_samples_fail_the_cell(exam):
+    def broken(model, batch):
+        maps = torch.rand(len(batch), *batch.map_shape)
+        is_training = torch.tensor([i.startswith("train/") for i in batch.ids])
+        return torch.where(is_training[:, None, None], torch.nan, maps)
+
+    results = assay.benchmark(exam.net, exam.scored, [broken], [ROAR], train=exam.train, **QUIET)
+    assert results.failures
+    assert all("maps of the training samples" in f["message"] for f in results.failures)
+
+
+def test_maps_of_the_label_are_warned_of(exam):
+    call = (exam.net, exam.scored, ["saliency"], [ROAR])
+    with pytest.warns(RuntimeWarning, match="target: predicted"):
+        assay.benchmark(*call, train=exam.train, **QUIET)
 
 
 def test_the_dry_run_counts_the_maps_of_the_training_samples(exam, tmp_path):

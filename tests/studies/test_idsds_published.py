@@ -9,6 +9,7 @@ from assay.models.carded import read_card
 from assay.plan.plan import build_one
 from assay.studies.idsds.score_table import read_scores
 from assay.studies.published_claims import published
+from assay.studies.setting import Study, run_study
 from assay.training.zoo import ZOO, zoo_item
 from assay.training.zoo_training import load_trained
 from assay.types.card import in_domain_need
@@ -69,3 +70,13 @@ def test_the_card_of_a_fine_tuned_network_is_that_of_its_weights():
 
 def test_every_claim_has_a_row():
     assert {row.claim for row in published("idsds")} == {f"idsds.{i}" for i in range(1, 30)}
+
+
+def test_the_published_verdicts_follow_from_the_published_table(tmp_path):
+    source = RESULTS / "idsds" / "idsds_scores.parquet"
+    (tmp_path / source.name).write_bytes(source.read_bytes())
+    rows, _ = run_study("idsds", Study(None, {}, tmp_path))
+    again = {row.id: (row.verdict, row.n) for row in rows}
+    assert again == {row.id: (row.verdict, row.n) for row in published("idsds")}
+    values = {row.id: row.value for row in rows if row.value is not None}
+    assert values == pytest.approx({r.id: r.value for r in published("idsds") if r.id in values})

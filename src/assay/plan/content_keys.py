@@ -1,5 +1,7 @@
 """What identifies the content of datasets and models in keys, independent of their names."""
 
+from collections.abc import Mapping
+
 from assay.plugins import registry
 from assay.types import Dataset, Model
 
@@ -7,6 +9,15 @@ from assay.types import Dataset, Model
 def data_content(dataset: Dataset) -> list[object]:
     """What identifies the samples of a dataset."""
     return [dataset.fingerprint, registry.identity(dict(dataset.groups))]
+
+
+def split_contents(datasets: Mapping[str, Dataset]) -> dict[tuple[str, str], list[object]]:
+    """What identifies the splits of datasets, by dataset and split."""
+    return {
+        (name, part): data_content(split)
+        for name, dataset in datasets.items()
+        for part, split in dataset.splits.items()
+    }
 
 
 def model_content(model: Model, identity: int) -> list[object]:

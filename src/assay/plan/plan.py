@@ -21,7 +21,7 @@ from assay.models.factory import build_model
 from assay.models.hub import hub_model, is_hub_name
 from assay.models.prepare import Prepared
 from assay.models.wrap import model as as_model
-from assay.plan.content_keys import data_content, model_content
+from assay.plan.content_keys import data_content, model_content, split_contents
 from assay.plan.prepared_networks import Networks
 from assay.plan.training_data import with_training
 from assay.plugins import registry
@@ -193,7 +193,7 @@ class Plan:
         """The content that identifies each dataset and model, independent of their names."""
         data = {name: data_content(d) for name, d in self.datasets.items()}
         models = {name: model_content(m, self.identity) for name, m in self.models.items()}
-        return {"data": data, "models": models}
+        return {"data": data, "models": models, "splits": split_contents(self.datasets)}
 
     def _base(self, shard: Shard) -> dict[str, Any]:
         base = {
@@ -202,15 +202,15 @@ class Plan:
             "target": self.target(shard.dataset, shard.model),
             "seed": shard.seed,
         }
-        return {**base, "split": data_content(self.dataset_of(shard))} if shard.split else base
+        splits = self._contents["splits"]
+        return {**base, "split": splits[shard.dataset, shard.split]} if shard.split else base
 
     def _whole_set(self, shard: Shard, protocol: Choice) -> dict[str, Any]:
         """What a set protocol depends on besides a shard: all samples, training data, the pool."""
-        train = self.datasets[shard.dataset].splits.get("train")
         pool = self.pool(shard.dataset, shard.model, protocol)
         return {
             "samples": registry.identity(list(self.samples(shard.dataset))),
-            "train": None if train is None else data_content(train),
+            "train": self._contents["splits"].get((shard.dataset, "train")),
             "pool": [self._contents["models"][name] for name in pool],
         }
 

@@ -18,20 +18,16 @@ from assay.types import Batch, Scores, Trial
 from assay.units.absent import by_rank
 from assay.units.features import Features, UnitsChoice, make_units
 
-FEWEST = 5  # retrainings of a cell that an order of methods needs
 ROWS = 256  # samples whose units are removed at once
 
 Fractions = Annotated[tuple[InnerShare, ...], Field(min_length=1)]
 
 
-def _few(options: Mapping[str, Any]) -> str:
-    """Why a cell is not ranked; empty where it is."""
-    number = options["retrainings"]
-    if number >= FEWEST:
-        return ""
+def _not_ranked(options: Mapping[str, Any]) -> str:
+    """Why cells are not ranked."""
     return (
-        f"an order needs at least {FEWEST} retrainings of each cell, here are {number}. "
-        f"Set `retrainings: {FEWEST}`."
+        f"{options['retrainings']} retrainings are few, and intervals over samples do not contain "
+        f"the spread between them. Compare the metrics `retraining_0`, `retraining_1`, ... instead."
     )
 
 
@@ -119,7 +115,7 @@ def _removed(
     cite="hooker2019",
     title="ROAR",
     trains=_networks,
-    unranked=_few,
+    unranked=_not_ranked,
     properties=RETRAINED,
 )
 def roar(
@@ -142,10 +138,10 @@ def roar(
 
     The order of the units is that of the method's maps of training and scored samples. Networks
     are trained once for equal inputs, also for two methods with equal orders. Intervals are over
-    the scored samples; the scores of each retraining are the metrics `retraining_0`, ... . With
-    fewer than five retrainings, scores are shown and not ranked. With `target: label`, the default
-    of suites, a map may tell the label, which the network learns to read from what is missing; the
-    paper explains the predicted class.
+    the scored samples; the scores of each retraining are the metrics `retraining_0`, ... .
+    Scores are shown and not ranked, because these intervals do not contain the spread between
+    retrainings. With `target: label`, the default of suites, a map may tell the label, which the
+    network learns to read from what is missing; the paper explains the predicted class.
 
     Differs from the paper: the units are pixels, with the map reduced over channels as the method's
     `reduce` says; the paper ranks each channel by its squared values. Equal values are in seeded
@@ -172,7 +168,7 @@ def roar(
     cite="hooker2019",
     title="KAR",
     trains=_networks,
-    unranked=_few,
+    unranked=_not_ranked,
     properties=RETRAINED,
 )
 def kar(

@@ -1,14 +1,14 @@
 """Set protocols of a run: after all shards, one cell after the other in this process."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import InputError, NotApplicable
+from assay.errors import InputError, NotApplicable, PrerequisiteError, warn
 from assay.plan.cells import Cell, CellOutcome
 from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard
@@ -32,6 +32,7 @@ def run_sets(finished: Finished, task: ShardTask, progress: bool = True) -> None
         progress: Whether to show bars.
     """
     cells, batches = finished.unfinished_sets(), BatchCache()
+    _warn_of_labels(finished.plan, cells)
     sizes = [_steps(cell) for cell in cells]
     with bar("set protocols", sum(sizes), progress) as done:
         for cell, size in zip(cells, sizes, strict=True):
@@ -42,6 +43,20 @@ def run_sets(finished: Finished, task: ShardTask, progress: bool = True) -> None
                 own = [groups.get(sample, sample) for sample in shard.samples]
                 task.put(Cell(finished.plan, shard, cell.method, cell.protocol).piece(own, part))
             left.rest()
+
+
+def _warn_of_labels(plan: Plan, cells: Sequence[SetCell]) -> None:
+    """Warn where maps of the label may tell the class to the networks that are trained on them."""
+    named = {
+        cell.protocol.label
+        for cell in cells
+        if cell.protocol.plugin.trains and plan.target(cell.dataset, cell.model) == "label"
+    }
+    if named:
+        warn(
+            f"{', '.join(sorted(named))}: the maps explain the label, so what they remove can tell "
+            f"the class to the trained networks. Use `target: predicted`."
+        )
 
 
 def _steps(cell: SetCell) -> int:
@@ -85,6 +100,8 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
         whole = _standing(maker, cell)
     except NotApplicable as reason:
         return CellOutcome("n/a", str(reason))
+    except PrerequisiteError:
+        raise
     except Exception as error:
         return CellOutcome("failed", error_text(error))
     return replace(_scored(cell, scores, broken, flat, whole), seconds=time.monotonic() - started)
@@ -123,6 +140,8 @@ def _scored(cell: SetCell, scores: Scores, broken: Array, flat: Array, whole: st
         empty |= scores.degenerate.cpu().numpy()
     if reduction_of(cell.protocol) is None:
         empty |= scores.value.isnan().numpy()
+    if whole == "shown":  # no method is ranked here, so an empty map with a score is shown too
+        empty &= ~np.isfinite(value)
     statuses = np.where(broken, "failed", np.where(empty, "degenerate", whole))
     metrics = {plugin.metric: value}
     for name, extra in scores.extra.items():

@@ -140,7 +140,13 @@ class _MapReader:
                 f"Expected a model of the pool, {', '.join(f'`{name}`' for name in self.pool)}, "
                 f"got `{model}`."
             )
-        maps, _ = finite(self.maker.maps(self.cell, split, model))
+        maps, broken = finite(self.maker.maps(self.cell, split, model))
+        if (split != "scored" or model is not None) and bool(broken.any()):
+            whose = "training samples" if split == "train" else f"scored samples of `{model}`"
+            raise InputError(
+                f"Expected finite maps of the {whose}, got NaN or inf in {int(broken.sum())} of "
+                f"{len(broken)}."
+            )
         return maps.to(self.maker.batch(self.cell, split).inputs.device)
 
     @property

@@ -72,6 +72,7 @@ class Effect:
         n: How many units it is based on.
         direction: Where it must lie, if different from the claim's.
         margin: The smallest effect that counts, if different from the claim's.
+        freedom: The degrees of freedom of the error; by default n - 1.
     """
 
     name: str
@@ -80,10 +81,16 @@ class Effect:
     n: int
     direction: Direction | None = None
     margin: float | None = None
+    freedom: int | None = None
+
+    @property
+    def degrees(self) -> int:
+        """The degrees of freedom of the error."""
+        return self.n - 1 if self.freedom is None else self.freedom
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
         """The interval of level 1 - alpha by Student's distribution."""
-        half = _quantile(alpha, self.n) * self.error
+        half = float(stats.t.isf(alpha / 2, self.degrees)) * self.error
         return self.value - half, self.value + half
 
     def __str__(self) -> str:
@@ -251,7 +258,7 @@ def _tails(effect: Effect, margin: float) -> tuple[float, float]:
     if effect.error == 0:
         return (0.0 if distance > 0 else 1.0), (0.0 if distance < 0 else 1.0)
     t = distance / effect.error
-    above, below = stats.t.sf(t, effect.n - 1), stats.t.cdf(t, effect.n - 1)
+    above, below = stats.t.sf(t, effect.degrees), stats.t.cdf(t, effect.degrees)
     return min(1.0, 2 * float(above)), min(1.0, 2 * float(below))
 
 

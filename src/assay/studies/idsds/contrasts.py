@@ -121,14 +121,28 @@ def over_units(name: str, values: Mapping[Unit, float]) -> Effect:
     return replicates(name, list(values.values()))
 
 
-def by_architecture(name: str, values: Mapping[Unit, float]) -> Effect:
-    """The mean over architectures, each the mean of its seeds; one-seed architectures are left out.
+def by_architecture(name: str, values: Mapping[Unit, float]) -> list[Effect]:
+    """One effect for each architecture, over its seeds; one-seed architectures are left out.
 
     Raises:
-        InputError: Fewer than two architectures have two seeds.
+        InputError: No architecture has two seeds.
     """
-    means = [float(np.mean(of)) for of in grouped(values).values() if len(of) > 1]
-    return replicates(name, means)
+    groups = {network: of for network, of in grouped(values).items() if len(of) > 1}
+    if not groups:
+        raise InputError(f"Expected an architecture with at least 2 seeds for {name}, got none.")
+    return [replicates(f"{network}: {name}", of) for network, of in groups.items()]
+
+
+def share_of_units(name: str, marks: Mapping[Unit, bool]) -> Effect:
+    """The share of networks with a mark. One success and one failure are added for its error.
+
+    Without them, networks that all agree would have no error at all.
+    """
+    n, count = len(marks), sum(marks.values())
+    if n < 2:
+        raise InputError(f"Expected at least 2 networks for {name}, got {n}.")
+    share = (count + 1) / (n + 2)
+    return Effect(name, count / n, math.sqrt(share * (1 - share) / (n + 2)), n)
 
 
 def grouped(values: Mapping[Unit, float]) -> dict[str, list[float]]:
@@ -192,6 +206,13 @@ def contrast_table(
         raise InputError("Expected pairs of networks to compare, got none.")
     common = set.intersection(*(set(one) & set(other) for one, other in pairs))
     methods = [m for m in pairs[0][0] if m in common and m not in SAME]
+    for m in methods:
+        sizes = {of[m].n for pair in pairs for of in pair}
+        if len(sizes) > 1:
+            raise InputError(
+                f"Expected scores of the same images to compare block by block, got {m} on "
+                f"{' and '.join(map(str, sorted(sizes)))} images."
+            )
     rows = [[np.subtract(one[m].blocks, other[m].blocks) for one, other in pairs] for m in methods]
     return methods, np.array(rows, dtype=np.float64)
 
@@ -217,4 +238,4 @@ def common_slope(name: str, groups: Sequence[tuple[Sequence[float], Sequence[flo
     y = np.concatenate([np.asarray(b, float) - np.mean(b) for _, b in groups])
     value = float((x * y).sum() / (x * x).sum())
     error = math.sqrt(float(((y - value * x) ** 2).sum()) / left / float((x * x).sum()))
-    return Effect(name, value, error, len(x))
+    return Effect(name, value, error, len(x), freedom=left)

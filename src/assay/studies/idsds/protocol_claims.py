@@ -22,6 +22,7 @@ from assay.studies.idsds.contrasts import (
     over_units,
     scores,
     seeds_note,
+    share_of_units,
 )
 from assay.studies.idsds.method_claims import SETTING, noted, tuned
 from assay.studies.idsds.paper_methods import (
@@ -166,10 +167,10 @@ def orders_agree_but_not_at_the_top(claim: Claim, table: ScoreTable) -> list[Cla
     before, after = base(table), tuned(table)
     units = [unit for unit in after if unit in before]
     alike = {unit: agreement(before[unit], after[unit]) for unit in units}
-    other_top = {unit: float(top(before[unit]) != top(after[unit])) for unit in units}
+    other_top = {unit: top(before[unit]) != top(after[unit]) for unit in units}
     effects = [
         over_units("rank correlation", alike),
-        replace(over_units("another best method", other_top), margin=0.5),
+        replace(share_of_units("another best method", other_top), margin=0.5),
     ]
     nine = {arm: scores(table, "nine", arm) for arm in ("base", "tuned", "placebo")}
     changed = {

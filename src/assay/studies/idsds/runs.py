@@ -221,7 +221,7 @@ def scoring_suites(steps: int = FEW_STEPS) -> dict[str, ScoringSuite]:
             cost=2 * per_step + 45,
         ),
         ScoringSuite(
-            "seeds", tuple(few(AGNOSTIC)), _only_deletion, 400,
+            "seeds", tuple(few(AGNOSTIC)), _only_deletion, 500,
             _reference(CONVOLUTIONAL, "base", "tuned", "placebo", seeds=5),
             cost=6 * per_step + 2 * FEW_MASKS,
         ),
