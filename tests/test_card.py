@@ -67,6 +67,24 @@ def test_a_placebo_does_not_count():
         idsds(model)
 
 
+def test_another_probability_does_not_count():
+    assert not card_of(net(), probability=0.3).capabilities
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("grid", "4", "a whole number"), ("grid", 4.5, "a whole number"),
+        ("grid", True, "a whole number"), ("n", None, "a whole number"),
+        ("mad_softmax", "0.1", "a number"), ("mad_gradcam", [], "a number"),
+        ("placebo", 0, "true or false"), ("fill", 3, "a fill"), ("base_sha256", 1, "a text"),
+    ],
+)  # fmt: skip
+def test_fields_of_another_type_are_refused(name, value, message):
+    with pytest.raises(assay.InputError, match=f"`{name}` of a card to be {message}, got"):
+        Card.from_json({**card_of(net()).to_json(), name: value})
+
+
 def test_a_card_of_other_weights_is_refused():
     base, other = net(0), net(1)
     with pytest.raises(assay.InputError, match="one of other weights"):

@@ -71,6 +71,7 @@ def test_one_command_tunes_prints_the_card_and_scores(call, tiny):
     assert "the same network" in output
     assert f"{card['accuracy_after']:.1%}" in output
     assert "fine-tuned" in output  # the order of the methods
+    assert "`--score` holds the samples of `--data`" in errors
     results = assay.load(tiny / "tuned" / "run")
     assert len(set(results.scores["sample"].to_pylist())) == 9
     statuses = {(c["model"], c["protocol"].partition("[")[0], c["status"]) for c in results.cells}
@@ -134,6 +135,40 @@ def test_a_folder_of_other_settings_is_refused(call, tiny):
     assert (tiny / "tuned" / "card.json").read_bytes() == before
 
 
+def test_a_folder_of_another_network_is_refused(call, tiny):
+    make = load_object("./tiny.py:make")[0]
+    hashes = [assay.model(make(seed)).weights_hash for seed in range(3)]
+    torch.save(make(0).state_dict(), "base.pt")
+    torch.save(make(1).state_dict(), "other.pt")
+    base = ("--weights", "base.pt")
+    assert call(*arguments(*base, "--seeds", "other.pt"))[0] == 0
+    assert json.loads((tiny / "tuned/card.json").read_text())["seeds_sha256"] == hashes[1]
+    assert call(*arguments(*base, "--seeds", "other.pt"))[0] == 0
+    before = (tiny / "tuned" / "card.json").read_bytes()
+    torch.save(make(2).state_dict(), "other.pt")
+    code, _, errors = call(*arguments(*base, "--seeds", "other.pt"))
+    assert code == 2
+    assert all(words in errors for words in (hashes[1], hashes[2], "--out"))
+    torch.save(make(2).state_dict(), "base.pt")
+    for more in (("--placebo",), ("--score", "./tiny.py:samples", "--methods", "saliency")):
+        code, _, errors = call(*arguments(*base, *more))
+        assert code == 2
+        assert all(words in errors for words in (hashes[0], hashes[2], "--out"))
+    assert (tiny / "tuned" / "card.json").read_bytes() == before
+    assert not (tiny / "tuned" / "run").exists()
+    assert not (tiny / "tuned" / "placebo").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", ""])
+def test_damaged_settings_are_named(call, tiny, text):
+    (tiny / "tuned").mkdir()
+    (tiny / "tuned" / "settings.json").write_text(text)
+    code, _, errors = call(*arguments())
+    assert code == 2
+    assert "settings.json" in errors
+    assert "--out" in errors
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -143,6 +178,9 @@ def test_a_folder_of_other_settings_is_refused(call, tiny):
         (("--train-limit", "7"), "--measure"),
         (("--grid", "9"), "at most 8 cells"),
         (("--rate", "-1"), "rate"),
+        (("--rate", "0"), "rate"),
+        (("--rate", "1e30"), "another folder (`--out`)"),
+        (("--measure", "./tiny.py:samples"), "other samples than the training data"),
     ],
 )
 def test_bad_input_is_one_line(call, tiny, more, message):

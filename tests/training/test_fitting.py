@@ -44,8 +44,8 @@ def small(**options):
     return assay.model(Small(**options), mean=[0.4, 0.5, 0.6], std=[0.2, 0.3, 0.25])
 
 
-def fitted(recipe=RECIPE, inputs=None, **options):
-    model = small()
+def fitted(recipe=RECIPE, inputs=None, model=None, **options):
+    model = small() if model is None else model
     pixels, labels = data()
     losses = fit_network(
         model, pixels if inputs is None else inputs, labels, recipe, progress=False, **options
@@ -125,6 +125,9 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         {"recipe": replace(RECIPE, rate=0.01)},
         {"about": "one cell"},
         {"inputs": data()[0].flip(0)},
+        {"model": assay.model(Small(), mean=[0.4, 0.5, 0.6], std=[0.2, 0.3, 0.5])},
+        {"model": replace(small(), output=lambda logits: logits)},
+        {"model": replace(small(), output=lambda logits: 2 * logits)},
     ]
     for other in others:
         before = path.read_bytes()
@@ -150,6 +153,12 @@ def test_pixels_of_8_bits_give_the_weights_of_their_floats():
     assert same(by_bytes, by_floats)
 
 
+def test_pixels_of_8_bits_are_normalised_per_channel():
+    x = data()[0]
+    mean, std = (torch.tensor(v)[:, None, None] for v in ((0.4, 0.5, 0.6), (0.2, 0.3, 0.25)))
+    assert torch.allclose(normalised(small(), x), (x / 255 - mean) / std, atol=1e-6)
+
+
 def test_pixels_of_8_bits_need_the_normalisation():
     pixels, labels = data()
     with pytest.raises(assay.InputError, match="mean="):
@@ -167,7 +176,7 @@ def test_a_diverging_rate_stops_and_keeps_the_last_good_checkpoint(tmp_path):
         seen[epoch] = path.read_bytes()
 
     model = small()
-    with pytest.raises(assay.InputError, match=r"epoch 2 of 3.*after epoch 1.*0.005"):
+    with pytest.raises(assay.InputError, match=r"epoch 2 of 3.*after epoch 1.*0.005.*`--out`"):
         fit_network(
             model, *data(), RECIPE, change=explode, checkpoint=path, each_epoch=keep, progress=False
         )

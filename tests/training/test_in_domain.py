@@ -130,22 +130,24 @@ def gen(seed):
     return torch.Generator().manual_seed(seed)
 
 
-def test_the_placebo_sees_the_same_batches_whole(trained):
+@pytest.mark.parametrize("fill", ["zero", "uniform", "blur"])
+def test_the_placebo_sees_the_same_batches_whole(fill):
     seen = {}
     for placebo in (False, True):
         model = assay.model(Tiny())
-        inner = without_a_cell(model, 4, "zero", 0.5, placebo=placebo)
+        inner = without_a_cell(model, 4, fill, 0.5, placebo=placebo)
         batches = seen[placebo] = []
 
         def change(x, generator, inner=inner, batches=batches):
-            batches.append((x, inner(x, generator)))
+            batches.append((x, inner(x, generator), generator.get_state()))
             return batches[-1][1]
 
         from assay.training.fitting import Recipe
 
         fit_network(model, *images(), Recipe(1, 30), change=change, progress=False)
-    for (whole, cut), (same, uncut) in zip(seen[False], seen[True], strict=True):
+    for (whole, cut, drawn), (same, uncut, also) in zip(seen[False], seen[True], strict=True):
         assert torch.equal(whole, same)
+        assert torch.equal(drawn, also)  # the numbers that come next
         assert torch.equal(same, uncut)
         assert not torch.equal(whole, cut)
 
@@ -200,8 +202,18 @@ def test_a_placebo_and_another_seed_stand_beside_it(trained):
     assert card.seeds_mad_softmax > card.mad_softmax
     assert card.overlap > card.seeds_overlap
     assert card.same_network is not None
+    assert card.seeds_sha256 == assay.model(Tiny(5)).weights_hash
     with pytest.raises(assay.InputError, match="placebo"):
         beside_placebo(card, card)
+    for name, value in {
+        "base_sha256": "another", "grid": 2, "fill": "uniform", "epochs": 3, "rate": 0.1,
+        "batch": 4, "n": 20,
+    }.items():  # fmt: skip
+        with pytest.raises(assay.InputError, match=f"placebo with `{name}`"):
+            beside_placebo(card, replace(placebo, **{name: value}))
+    other = assay.model(Tiny(5)).weights_hash
+    with pytest.raises(assay.InputError, match=rf"{other}.*{card.base_sha256}"):
+        task.beside_another_seed(replace(card, base_sha256=other), assay.model(Tiny(5)))
 
 
 def test_pixels_of_8_bits_and_floats_give_one_result():
@@ -223,6 +235,13 @@ def test_weights_can_be_rounded_before_they_are_measured(trained):
         if weight.is_floating_point():
             assert torch.equal(weight, weight.half().float())
     assert assay.model(net).weights_hash == card.weights_sha256
+
+
+def test_weights_that_half_precision_cannot_hold_are_refused():
+    net = Tiny()
+    net.norm.running_var.fill_(1e9)
+    with pytest.raises(assay.InputError, match=r"65504.*`norm.running_var`"):
+        tuned(net, half=True, epochs=1)
 
 
 def test_worst_and_lowest_patch_by_hand():
@@ -287,7 +306,9 @@ def test_the_published_schedule_is_the_default_for_many_samples(trained):
     assert (recipe.epochs, recipe.batch, recipe.rate, recipe.decay) == (30, 256, 1e-3, 1e-4)
     assert (recipe.schedule, recipe.every, recipe.nesterov) == ("steps", 10, False)
     many.model.net.explanation_mode = lambda: None
-    assert many.recipe().rate == 1e-2
+    assert many.recipe().rate == pytest.approx(1e-2 / 3)  # the loss is a sum over three classes
+    assert many.recipe().decay == pytest.approx(3e-4)
+    assert task.recipe().rate == 1e-2
     del many.model.net.explanation_mode
 
 
@@ -361,6 +382,9 @@ def test_bad_data_are_refused(trained, data, message):
         ({"probability": 0.0}, "probability"),
         ({"held_out": 1.0}, "held_out"),
         ({"epochs": -1}, "epochs"),
+        ({"epochs": 0}, "`epochs` to be at least 1, got 0"),
+        ({"batch": 0}, "`batch` to be at least 1, got 0"),
+        ({"rate": 0.0}, "`rate` to be a number above 0, got 0"),
         ({"rate": -0.1}, "rate"),
         ({"device": "nowhere"}, "device"),
     ],

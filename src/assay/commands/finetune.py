@@ -47,7 +47,7 @@ def finetune(
         str, typer.Option(help="What replaces a cell: zero, uniform, 'blur(sigma=5)', ...")
     ] = FILL,
     probability: Annotated[
-        float, typer.Option(help="The share of the images that lose a cell.")
+        float, typer.Option(help="The share of the images that lose a cell; IDSDS needs 0.5.")
     ] = 0.5,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="By default 30 from 100,000 images on, otherwise 5.")
@@ -124,27 +124,32 @@ def finetune(
         }
     )  # fmt: skip
     card = None if folder.missing(placebo=placebo, seeds=seeds is not None) else folder.card
+    other = None
+    if seeds is not None:
+        other = build_one("model", model_item(model, replace(described, weights=seeds)))
+    if card is None or score is not None or other is not None:
+        network = build_one("model", model_item(model, described))
+        folder.check(network, other)
     if card is not None:
         say(f"Already finished: {folder.path}")
     else:
-        network = build_one("model", model_item(model, described))
         task = FineTuning.of(
             network, _samples(data, described), grid=grid, fill=cell, device=device,
             measure=None if measure is None else _samples(measure, described),
             limit=train_limit, measure_limit=limit,
         )  # fmt: skip
-        other = None if seeds is None else model_item(model, replace(described, weights=seeds))
         try:
             card = folder.fill(
                 task, task.recipe(epochs=epochs, rate=rate, batch=batch, augment=augment),
                 probability=probability, seed=seed, half=half, placebo=placebo,
-                seeds=None if other is None else build_one("model", other),
+                seeds=other,
             )  # fmt: skip
         except KeyboardInterrupt:
             say_error("Stopped. Run the same command again to continue after the last epoch.")
             raise SystemExit(INTERRUPTED) from None
     _print_card(card, folder)
     if score is not None:
+        _warn_if_trained_on(score, data)
         tuned = replace(described, weights=str(folder.weights), card=str(folder.card_file))
         networks = {"fine-tuned": model_item(model, tuned)}
         if before:
@@ -166,6 +171,15 @@ def _samples(data: str, described: ModelOptions) -> Dataset:
 
     dataset: Dataset = build_one("dataset", _item(data, described))
     return dataset
+
+
+def _warn_if_trained_on(score: str, data: str) -> None:
+    """Say so where the scored samples are those of the training."""
+    if score == data or Path(score).resolve() == Path(data).resolve():
+        say_error(
+            f"Warning: `--score` holds the samples of `--data` ({data}), which the network was "
+            f"fine-tuned on. Score on other samples."
+        )
 
 
 def _suite(

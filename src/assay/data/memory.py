@@ -60,7 +60,7 @@ def as_dataset(
     inputs = _inputs(data[0], name, tokens, embeds)  # [N, ...]
     ids = row_ids(len(inputs))
     _check_finite(inputs, f"X of `{name}`", ids)
-    labels = None if data[1] is None else _labels(data[1], len(inputs), name)
+    labels = None if data[1] is None else class_numbers(data[1], len(inputs), name)
     truth = None if len(data) == 2 or data[2] is None else _truth(data[2], inputs, name, ids)
 
     def fetch(sample: str) -> Sample:
@@ -77,7 +77,7 @@ def as_dataset(
         modality="image" if inputs.ndim == 4 else "text" if tokens else "vector",
         ids=ids,
         fetch=fetch,
-        fingerprint=_fingerprint(inputs, labels, truth),
+        fingerprint=fingerprint_of(inputs, labels, truth),
         has=frozenset(what for what, value in known.items() if value is not None),
         labels={} if labels is None else dict(zip(ids, labels, strict=True)),
     )
@@ -86,7 +86,7 @@ def as_dataset(
 def of_texts(texts: list[str], labels: object, name: str) -> Dataset:
     """A dataset of texts; `labels` are class numbers, or None."""
     ids = row_ids(len(texts))
-    known = None if labels is None else _labels(labels, len(texts), name)
+    known = None if labels is None else class_numbers(labels, len(texts), name)
     by_id = dict(zip(ids, texts, strict=True))
     labelled = {} if known is None else dict(zip(ids, known, strict=True))
     digest = hashlib.sha256("\0".join(texts).encode())
@@ -233,7 +233,12 @@ def _check_finite(values: Tensor, what: str, ids: Sequence[str]) -> None:
         )
 
 
-def _labels(value: object, n: int, name: str) -> list[int]:
+def class_numbers(value: object, n: int, name: str) -> list[int]:
+    """The labels of n samples.
+
+    Raises:
+        InputError: They are not one whole number from 0 on for each sample.
+    """
     if isinstance(value, Sequence) and any(label is None for label in value):
         raise InputError(f"Expected y of `{name}` to be class numbers for all samples or None.")
     tensor = _tensor(value, f"y of `{name}`")
@@ -270,7 +275,8 @@ def _truth(value: object, inputs: Tensor, name: str, ids: Sequence[str]) -> Tens
     return truth
 
 
-def _fingerprint(inputs: Tensor, labels: list[int] | None, truth: Tensor | None) -> str:
+def fingerprint_of(inputs: Tensor, labels: list[int] | None, truth: Tensor | None = None) -> str:
+    """The hash of samples in memory."""
     digest = hashlib.sha256()
     known = None if labels is None else torch.tensor(labels)
     for part in (inputs, known, truth):

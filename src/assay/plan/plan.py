@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -113,12 +113,7 @@ class Plan:
 
     def samples(self, dataset: str) -> tuple[str, ...]:
         """The ids that are used: all, or a fixed draw of `limit` of them."""
-        ids = self.datasets[dataset].ids
-        if self.spec.limit is None or self.spec.limit >= len(ids):
-            return ids
-        drawn = sorted(ids, key=lambda i: hashlib.sha256(f"limit\0{i}".encode()).digest())
-        balanced = _class_by_class(drawn, self.datasets[dataset].labels)
-        return balanced[: self.spec.limit]  # a larger limit adds samples to these
+        return self.datasets[dataset].drawn(self.spec.limit)
 
     def _chunks(self, dataset: str) -> list[tuple[str, ...]]:
         ids = self.samples(dataset)
@@ -382,17 +377,6 @@ def _cast(batch: Batch, model: Model) -> Batch:
     if batch.inputs.is_floating_point() and batch.inputs.dtype != model.dtype:
         batch = replace(batch, inputs=batch.inputs.to(model.dtype))
     return batch
-
-
-def _class_by_class(order: Sequence[str], labels: Mapping[str, int]) -> tuple[str, ...]:
-    """The first sample of each class, then the second of each, and so on, in this order."""
-    turns: dict[int, int] = {}
-    rounds = []
-    for place, sample in enumerate(order):
-        label = labels.get(sample, place)  # without labels the order does not change
-        turns[label] = turns.get(label, 0) + 1
-        rounds.append((turns[label], place, sample))
-    return tuple(sample for _, _, sample in sorted(rounds))
 
 
 def _shard_id(dataset: str, model: str, seed: int, samples: tuple[str, ...]) -> str:

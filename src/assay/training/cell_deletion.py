@@ -42,11 +42,11 @@ def without_a_cell(
         device, n = generator.device, len(x)
         cells = torch.randint(grid * grid, (n,), generator=generator, device=device)
         chosen = torch.rand(n, generator=generator, device=device) < probability
-        if placebo:
-            return x
         seed = 0
         if not fixed:  # reading it makes a GPU wait
             seed = int(torch.randint(2**62, (1,), generator=generator, device=device).item())
+        if placebo:
+            return x
         batch = Batch(
             ids=tuple(map(str, range(n))),
             inputs=x,

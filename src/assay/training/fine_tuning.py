@@ -14,7 +14,14 @@ from assay.plugins.registry import canonical
 from assay.removal import FillChoice
 from assay.training.cell_deletion import without_a_cell
 from assay.training.epochs import accuracy
-from assay.training.fitting import Recipe, check_samples, fit_network, normalised, trainable
+from assay.training.fitting import (
+    Recipe,
+    check_samples,
+    count_classes,
+    fit_network,
+    normalised,
+    trainable,
+)
 from assay.training.labelled import Labelled, read_labelled
 from assay.training.network_distance import Measured, distance, measure_network
 from assay.types import Card, Model
@@ -53,8 +60,13 @@ def in_domain(
 
     From 100,000 training samples on, the default is the published schedule: 30 epochs of SGD with
     batches of 256 and learning rate 0.001 (B-cos networks: 0.01), a tenth of it after each 10
-    epochs. For fewer samples it is 5 epochs, with batches of at most 128 and learning rate 0.01
-    that falls to 0 by a cosine. The last epoch is kept; no sample that is measured decides.
+    epochs. The loss of a B-cos network is a sum over classes here and their mean in the paper. For
+    equal steps its rate is divided by the number of classes, and its weight decay multiplied by it.
+    For fewer samples it is 5 epochs, with batches of at most 128 and learning rate 0.01 that falls
+    to 0 by a cosine. The last epoch is kept; no sample that is measured decides.
+
+    Differs from the paper: images are moved by up to an eighth of the side instead of cropped and
+    resized at random, and a GPU computes in bfloat16.
 
     Args:
         net: The network, which is not changed.
@@ -62,7 +74,8 @@ def in_domain(
             `Dataset`.
         grid: Cells per side.
         fill: What stands where a cell was: a registered fill, or a tensor.
-        probability: The share of the images that lose a cell.
+        probability: The share of the images that lose a cell. `in_domain_single_deletion` takes
+            networks of 0.5 only.
         epochs: How often each image is seen.
         seed: The seed of the order, the crops and the cells.
         placebo: Train in the same way without removing anything.
@@ -82,8 +95,8 @@ def in_domain(
         The fine-tuned copy, and its card. A `Model` comes back as a `Model` that has the card.
 
     Raises:
-        InputError: The data are not labelled images, too few to hold some out, or the loss is not
-            finite.
+        InputError: The data are not labelled images, too few to hold some out, or also in
+            `measure`; or the loss, or a weight in half precision, is not finite.
     """
     task = FineTuning.of(
         net, data, measure=measure, grid=grid, fill=fill, held_out=held_out, device=device,
@@ -137,9 +150,11 @@ class FineTuning:
         samples = read_labelled(model, data, limit)
         if measure is None:
             training, measured = samples.held_out(held_out)
+            measured = measured.limited(measure_limit)
             where = f"{len(measured)} held-out samples of the same data"
         else:
             training, measured = samples, read_labelled(model, measure, measure_limit)
+            _check_other(training, measured)
             where = f"{len(measured)} samples of `{measured.name}` ({measured.pixels})"
         if device is not None:
             model = _moved(model, device)
@@ -165,12 +180,16 @@ class FineTuning:
         """The published schedule for many samples, a short one for fewer."""
         n, bcos = len(self.training), "bcos" in self.model.capabilities
         large = n >= LARGE
+        summed = count_classes(self.model, self.training.inputs) if large and bcos else 1
+        usual = (5, max(8, min(128, n // 20)), 1e-2)
+        if large:
+            usual = (30, 256, 1e-2 / summed if bcos else 1e-3)
         schedule: Literal["steps", "cosine"] = "steps" if large else "cosine"
         return Recipe(
-            epochs=epochs or (30 if large else 5),
-            batch=batch or (256 if large else max(8, min(128, n // 20))),
-            rate=rate or (1e-2 if bcos or not large else 1e-3),
-            decay=1e-4,
+            epochs=usual[0] if epochs is None else epochs,
+            batch=usual[1] if batch is None else batch,
+            rate=usual[2] if rate is None else rate,
+            decay=1e-4 * summed,
             schedule=schedule,
             every=10,
             augment=augment,
@@ -226,7 +245,12 @@ class FineTuning:
         return as_model(model, card=card), card
 
     def beside_another_seed(self, card: Card, other: Model) -> Card:
-        """The card with the distance between the network and one of another seed."""
+        """The card with the distance between the network and one of another seed.
+
+        Raises:
+            InputError: The card belongs to another network.
+        """
+        check_base(card, self.model)
         moved = _moved(other, str(self.model.device))
         far = distance(
             self.before,
@@ -237,7 +261,7 @@ class FineTuning:
         )  # fmt: skip
         return replace(
             card, seeds_mad_softmax=far.mad_softmax, seeds_mad_gradcam=far.mad_gradcam,
-            seeds_overlap=far.overlap,
+            seeds_overlap=far.overlap, seeds_sha256=other.weights_hash,
         )  # fmt: skip
 
     def _card(
@@ -276,9 +300,20 @@ class FineTuning:
 
 
 def beside_placebo(card: Card, placebo: Card) -> Card:
-    """The card with the values of a placebo that was made from the same network."""
-    if not placebo.placebo or placebo.base_sha256 != card.base_sha256:
-        raise InputError("Expected the card of a placebo that was made from the same network.")
+    """The card with the values of a placebo that was made in the same way.
+
+    Raises:
+        InputError: It is no placebo, or was made or measured in another way.
+    """
+    if not placebo.placebo:
+        raise InputError("Expected the card of a placebo, got one of a fine-tuned network.")
+    for name in ("base_sha256", "grid", "fill", "epochs", "rate", "batch", "n"):
+        expected, got = getattr(card, name), getattr(placebo, name)
+        if got != expected:
+            raise InputError(
+                f"Expected the card of a placebo with `{name}` {expected!r}, as the fine-tuned "
+                f"network has, got {got!r}. Make the placebo anew."
+            )
     return replace(
         card,
         placebo_accuracy=placebo.accuracy_after,
@@ -290,6 +325,30 @@ def beside_placebo(card: Card, placebo: Card) -> Card:
     )
 
 
+def check_base(card: Card, model: Model) -> None:
+    """Reject a network that a card was not made from.
+
+    Raises:
+        InputError: It has other weights.
+    """
+    given = model.weights_hash
+    if given != card.base_sha256:
+        raise InputError(
+            f"Expected the network that the card was made from (weights {card.base_sha256}), got "
+            f"model `{model.name}` with other weights ({given}). Give that network again, or make "
+            f"a new card: on the command line with another `--out`."
+        )
+
+
+def _check_other(training: Labelled, measured: Labelled) -> None:
+    """Reject measuring on the samples that are trained on."""
+    if measured.fingerprint == training.fingerprint:
+        raise InputError(
+            f"Expected `measure` to hold other samples than the training data, got the same ones "
+            f"(`{measured.name}`). Leave it out to hold a tenth of the data out."
+        )
+
+
 def _moved(model: Model, device: str) -> Model:
     """The model on this device; another device gets a copy of the network."""
     place = usable_device(device)
@@ -299,8 +358,17 @@ def _moved(model: Model, device: str) -> Model:
 
 
 def _round(net: nn.Module) -> None:
-    """Round all weights to half precision."""
+    """Round all weights to half precision.
+
+    Raises:
+        InputError: A weight is too large for it.
+    """
     state = net.state_dict()
-    net.load_state_dict(
-        {k: w.half().to(w.dtype) if w.is_floating_point() else w for k, w in state.items()}
-    )
+    rounded = {k: w.half().to(w.dtype) if w.is_floating_point() else w for k, w in state.items()}
+    for name, weight in rounded.items():
+        if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
+            raise InputError(
+                f"Expected weights of at most 65504 for half precision, got "
+                f"{state[name].abs().max().item():g} in `{name}`. Leave out `half` (`--half`)."
+            )
+    net.load_state_dict(rounded)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from assay.errors import InputError
+from assay.plugins.identity import code_identity
 from assay.progress import bar
 from assay.training.augmentation import augment
 from assay.training.resuming import Resumable
@@ -258,18 +259,7 @@ def check_samples(model: Model, inputs: Tensor, labels: Tensor) -> None:
         )
     if len(inputs) < 2:
         raise InputError(f"Expected at least 2 samples to train on, got {len(inputs)}.")
-    was = [(module, module.training) for module in model.net.modules()]
-    model.net.eval()
-    try:
-        with torch.no_grad():
-            classes = model.logits(normalised(model, inputs[:1].to(model.device))).shape[1]
-    except RuntimeError as error:
-        raise InputError(
-            f"Model `{model.name}` cannot run on inputs of shape {tuple(inputs.shape[1:])}: {error}"
-        ) from error
-    finally:
-        for module, training in was:
-            module.training = training
+    classes = count_classes(model, inputs)
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise InputError(
             f"Expected `labels` from 0 to {classes - 1}, the classes of model `{model.name}`, got "
@@ -277,11 +267,33 @@ def check_samples(model: Model, inputs: Tensor, labels: Tensor) -> None:
         )
 
 
+def count_classes(model: Model, inputs: Tensor) -> int:
+    """The number of classes of the network, from its answer to the first of these inputs.
+
+    Raises:
+        InputError: The network cannot run on them.
+    """
+    was = [(module, module.training) for module in model.net.modules()]
+    model.net.eval()
+    try:
+        with torch.no_grad():
+            return model.logits(normalised(model, inputs[:1].to(model.device))).shape[1]
+    except RuntimeError as error:
+        raise InputError(
+            f"Model `{model.name}` cannot run on inputs of shape {tuple(inputs.shape[1:])}: {error}"
+        ) from error
+    finally:
+        for module, training in was:
+            module.training = training
+
+
 def _key(
     model: Model, inputs: Tensor, labels: Tensor, recipe: Recipe, seed: int, about: str
 ) -> str:
-    """Identifies a training: the network as it starts, the data, the recipe and the seed."""
-    digest = hashlib.sha256(f"{model.weights_hash} {asdict(recipe)} {seed} {about}".encode())
+    """Identifies a training: the network and how it is read, the data, the recipe and the seed."""
+    output = code_identity(model.output) if callable(model.output) else repr(model.output)
+    read = f"{model.pixels} {output}"
+    digest = hashlib.sha256(f"{model.weights_hash} {read} {asdict(recipe)} {seed} {about}".encode())
     for tensor in (inputs, labels):
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         for part in torch.split(tensor.detach(), 4096):
@@ -331,8 +343,9 @@ def _diverged(recipe: Recipe, epoch: int, checkpoint: Path | None) -> InputError
         state = f"`{checkpoint}` holds the weights after epoch {epoch}."
     else:
         state = "The network has the weights from before this epoch."
+    again = "" if checkpoint is None else " and another folder (`--out`)"
     return InputError(
         f"Expected a finite loss, got NaN or infinity in epoch {epoch + 1} of {recipe.epochs} at "
         f"the learning rate {recipe.rate:g}. Training stopped. {state} Choose a smaller rate, such "
-        f"as {recipe.rate / 10:g}."
+        f"as {recipe.rate / 10:g}{again}."
     )

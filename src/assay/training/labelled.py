@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from assay.data.classes import agree
-from assay.data.memory import as_dataset, row_ids
+from assay.data.memory import as_dataset, class_numbers, fingerprint_of, row_ids
 from assay.errors import InputError
 from assay.training.fitting import normalised
 from assay.types import Batch, Dataset, Model, Preprocess, Sample
+from assay.types.dataset import draw
 
 READ = 500  # samples read at a time
 FEWEST = 8  # samples of which some can be held out
@@ -25,6 +28,7 @@ class Labelled:
     inputs: Tensor  # [N, C, H, W]
     labels: Tensor  # [N]
     pixels: str  # where the pixels come from, in words
+    fingerprint: str  # of all samples that it was read from
 
     def __len__(self) -> int:
         """The number of samples."""
@@ -34,6 +38,14 @@ class Labelled:
         """The samples at these positions."""
         ids = tuple(self.ids[row] for row in rows.tolist())
         return replace(self, ids=ids, inputs=self.inputs[rows], labels=self.labels[rows])
+
+    def limited(self, limit: int | None) -> "Labelled":
+        """At most so many samples: a fixed draw with as many of each class as possible."""
+        if limit is None or limit >= len(self):
+            return self
+        rows = {name: row for row, name in enumerate(self.ids)}
+        labels = dict(zip(self.ids, self.labels.tolist(), strict=True))
+        return self.select(torch.tensor([rows[name] for name in draw(self.ids, labels, limit)]))
 
     def held_out(self, share: float) -> tuple["Labelled", "Labelled"]:
         """The samples to train on, and a random slice that is held out, the same in every call.
@@ -89,13 +101,16 @@ def read_labelled(model: Model, data: object, limit: int | None = None) -> Label
         model: The model.
         data: `(X, y)`, with X the model's inputs or pixels of 8 bits `[N, C, H, W]`, a torch
             dataset, or a `Dataset`.
-        limit: At most so many samples, from the beginning.
+        limit: At most so many samples: a fixed draw with as many of each class as possible.
 
     Raises:
         InputError: These are not labelled images.
     """
-    if isinstance(data, tuple) and isinstance(data[0], Tensor) and data[0].dtype == torch.uint8:
-        return _of_bytes(data[0][:limit], data[1] if data[1] is None else data[1][:limit])
+    data = data.tensors if isinstance(data, TensorDataset) else data
+    if isinstance(data, tuple | list) and len(data) in (2, 3):
+        pixels = _bytes(data[0])
+        if pixels is not None:
+            return _of_bytes(pixels, data[1]).limited(limit)
     embeds = any(isinstance(part, nn.Embedding) for part in model.net.modules())
     dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
     if dataset.modality != "image" or model.tokens is not None:
@@ -104,7 +119,7 @@ def read_labelled(model: Model, data: object, limit: int | None = None) -> Label
             f"{dataset.modality}s. Texts and vectors have no cells."
         )
     dataset = agree(dataset, {model.name: model})
-    ids = dataset.ids[:limit]
+    ids = dataset.drawn(limit)
     inputs, labels = [], []
     for start in range(0, len(ids), READ):
         batch = dataset.batch(ids[start : start + READ], model.prepare, pixels=model.pixels)
@@ -117,19 +132,33 @@ def read_labelled(model: Model, data: object, limit: int | None = None) -> Label
         labels.append(batch.labels)
     if len({x.dtype for x in inputs}) > 1:
         inputs = [normalised(model, x) for x in inputs]
-    return Labelled(dataset.name, ids, torch.cat(inputs), torch.cat(labels), _origin(dataset))
+    return Labelled(
+        dataset.name, ids, torch.cat(inputs), torch.cat(labels), _origin(dataset),
+        dataset.fingerprint,
+    )  # fmt: skip
+
+
+def _bytes(value: object) -> Tensor | None:
+    """A tensor or array of 8 bits as a tensor; None for anything else."""
+    if isinstance(value, np.ndarray) and value.dtype == np.uint8:
+        return torch.from_numpy(value.copy())
+    return value if isinstance(value, Tensor) and value.dtype == torch.uint8 else None
 
 
 def _of_bytes(pixels: Tensor, labels: object) -> Labelled:
     """Pixels of 8 bits that are in memory already."""
     if labels is None:
         raise InputError("Expected labels: fine-tuning needs them. Give (X, y).")
-    numbers = torch.as_tensor(labels)
-    if pixels.ndim != 4:
+    if pixels.ndim != 4 or not pixels.numel():
         raise InputError(
-            f"Expected pixels [samples, channels, height, width], got {tuple(pixels.shape)}."
+            f"Expected pixels [samples, channels, height, width], got {tuple(pixels.shape)}. Add "
+            f"the sides that are missing, such as `X[:, None]` for the channel of grey images."
         )
-    return Labelled("data", row_ids(len(pixels)), pixels, numbers.long(), "8 bits in memory")
+    numbers = class_numbers(labels, len(pixels), "data")
+    return Labelled(
+        "data", row_ids(len(pixels)), pixels, torch.tensor(numbers), "8 bits in memory",
+        fingerprint_of(pixels.cpu(), numbers),
+    )  # fmt: skip
 
 
 def _compact(model: Model, inputs: Tensor) -> Tensor:

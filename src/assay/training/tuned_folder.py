@@ -8,7 +8,7 @@ from safetensors.torch import save
 
 from assay.errors import InputError, PrerequisiteError
 from assay.models.carded import read_card
-from assay.training.fine_tuning import FineTuning, beside_placebo
+from assay.training.fine_tuning import FineTuning, beside_placebo, check_base
 from assay.training.fitting import Recipe
 from assay.training.trained_weights import copy_weights, write_whole
 from assay.types import Card, Model
@@ -47,13 +47,13 @@ class TunedFolder:
         """Write what is asked for, or check that the folder was begun with the same settings.
 
         Raises:
-            InputError: It was begun with others.
+            InputError: It was begun with others, or `settings.json` is damaged.
             PrerequisiteError: It cannot be written to.
         """
         place = self.path / "settings.json"
         asked: dict[str, object] = json.loads(json.dumps(settings, default=str))
         try:
-            stored = json.loads(place.read_text()) if place.is_file() else None
+            stored = _settings(place)
             if stored is None:
                 write_whole(json.dumps(asked, indent=1).encode(), place)
         except OSError as error:
@@ -75,8 +75,26 @@ class TunedFolder:
         return (
             card is None
             or (placebo and card.placebo_mad_softmax is None)
-            or (seeds and card.seeds_mad_softmax is None)
+            or (seeds and card.seeds_sha256 is None)
         )
+
+    def check(self, model: Model, seeds: Model | None = None) -> None:
+        """Reject other networks than those that the stored values are of.
+
+        Raises:
+            InputError: The network, or that of another seed, has other weights.
+        """
+        card = self.card
+        if card is None:
+            return
+        check_base(card, model)
+        given = None if seeds is None else seeds.weights_hash
+        if None not in (given, card.seeds_sha256) and given != card.seeds_sha256:
+            raise InputError(
+                f"Expected the network of another seed that `{self.path}` was compared with "
+                f"(weights {card.seeds_sha256}), got one with other weights ({given}). Give that "
+                f"one again with `--seeds`, or choose another folder with `--out`."
+            )
 
     def fill(
         self,
@@ -89,14 +107,19 @@ class TunedFolder:
         placebo: bool = False,
         seeds: Model | None = None,
     ) -> Card:
-        """Fine-tune and compare with a placebo and another seed; what is stored stays."""
+        """Fine-tune and compare with a placebo and another seed; what is stored stays.
+
+        Raises:
+            InputError: What is stored is of another network.
+        """
+        self.check(task.model, seeds)
         card = self.card or self._fit(task, recipe, probability, seed, half, placebo=False)
         if placebo and card.placebo_mad_softmax is None:
             beside = TunedFolder(self.path / PLACEBO)
             other = beside.card or beside._fit(task, recipe, probability, seed, half, placebo=True)
             card = beside_placebo(card, other)
             self._write(card)
-        if seeds is not None and card.seeds_mad_softmax is None:
+        if seeds is not None and card.seeds_sha256 is None:
             card = task.beside_another_seed(card, seeds)
             self._write(card)
         return card
@@ -122,3 +145,19 @@ class TunedFolder:
 
     def _write(self, card: Card) -> None:
         write_whole(json.dumps(card.to_json(), indent=1).encode(), self.card_file)
+
+
+def _settings(place: Path) -> dict[str, object] | None:
+    """The stored settings; None where there are none yet."""
+    if not place.is_file():
+        return None
+    try:
+        stored = json.loads(place.read_text(encoding="utf-8"))
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict):
+        raise InputError(
+            f"Expected `{place}` to hold the settings of a fine-tuning as JSON, got a damaged "
+            f"file. Choose another folder with `--out`, or delete this one."
+        )
+    return stored

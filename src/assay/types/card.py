@@ -1,15 +1,25 @@
 """What is known about a network fine-tuned on inputs without one cell of a grid."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import MISSING, Field, asdict, dataclass, fields
+from typing import Any, Self, get_args
 
 from assay.errors import InputError
 from assay.plugins.option_types import Item
 from assay.plugins.registry import canonical, describe, get, pick
 
 IN_DOMAIN = "in_domain"  # the capability of a fine-tuned network, and the key in `Model.card`
+HALF = 0.5  # the share of the images that lose a cell in the IDSDS study
 CLOSE = 2.0  # a network is close to the placebo if it moved at most this many times as far
+
+# Types of fields in words; the first that a field has counts.
+IN_WORDS = {
+    dict: "a fill",
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "a text",
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,9 @@ class Card:
 
     `placebo_` values are of a network trained in the same way without removing anything, compared
     with the same base. `seeds_` values compare the base with a network of another seed.
+
+    In-domain protocols take a network whose images lost a cell with probability 0.5: it has seen
+    whole images as often as images without a cell.
     """
 
     grid: int
@@ -56,11 +69,12 @@ class Card:
     seeds_mad_softmax: float | None = None
     seeds_mad_gradcam: float | None = None
     seeds_overlap: float | None = None
+    seeds_sha256: str | None = None  # the weights of the network of another seed
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the network can be used for; a placebo has seen no missing cell."""
-        if self.placebo:
+        """What the network can be used for: nothing more for a placebo or another probability."""
+        if self.placebo or self.probability != HALF:
             return frozenset()
         return frozenset({IN_DOMAIN, in_domain_need(self.grid, self.fill)})
 
@@ -117,7 +131,7 @@ class Card:
         """A card from stored fields; unknown ones are ignored.
 
         Raises:
-            InputError: A field is missing.
+            InputError: A field is missing or of another type.
         """
         names = {field.name: field.default is MISSING for field in fields(cls)}
         known = {name: value for name, value in stored.items() if name in names}
@@ -129,6 +143,8 @@ class Card:
                 f"Expected a card of a fine-tuned network, got no `{missing[0]}`. `assay finetune` "
                 f"writes `card.json`."
             )
+        for field in fields(cls):
+            _check_type(field, known.get(field.name, field.default))
         return cls(**known)  # type: ignore[arg-type]
 
     @property
@@ -154,6 +170,21 @@ def fill_text(fill: object) -> str:
     configured = plugin.configure(options)
     different = {o: v for o, v in configured.items() if v != plugin.defaults.get(o)}
     return f"{name}({describe(different)})" if different else name
+
+
+def _check_type(field: "Field[object]", value: object) -> None:
+    """Reject a stored value that is not of the type of its field."""
+    kinds = get_args(field.type) or (field.type,)
+    if field.name == "fill":
+        kinds = (str, dict)
+    if float in kinds:
+        kinds = (int, *kinds)
+    if type(value) not in kinds:
+        words = next(text for kind, text in IN_WORDS.items() if kind in kinds)
+        raise InputError(
+            f"Expected `{field.name}` of a card to be {words}, got {value!r}. Give the "
+            f"`card.json` that `assay finetune` wrote."
+        )
 
 
 def _no_further(

@@ -99,6 +99,10 @@ class Dataset:
         splits = {**self.splits, "train": _prefixed(train, "train/")}
         return replace(self, splits=splits, has=self.has | {"training"})
 
+    def drawn(self, limit: int | None) -> tuple[str, ...]:
+        """All ids, or a fixed draw of `limit` of them."""
+        return draw(self.ids, self.labels, limit)
+
     def batch(
         self,
         ids: Sequence[str],
@@ -179,6 +183,28 @@ class Dataset:
         if not isinstance(prepare, Preprocess):
             raise PrerequisiteError("Truth masks that are images need the model's `prepare`.")
         return prepare.mask(raw)
+
+
+def draw(ids: tuple[str, ...], labels: Mapping[str, int], limit: int | None) -> tuple[str, ...]:
+    """All ids, or a fixed draw of `limit` of them with as many of each class as possible.
+
+    A larger limit adds samples to those of a smaller one.
+    """
+    if limit is None or limit >= len(ids):
+        return ids
+    drawn = sorted(ids, key=lambda i: hashlib.sha256(f"limit\0{i}".encode()).digest())
+    return _class_by_class(drawn, labels)[:limit]
+
+
+def _class_by_class(order: Sequence[str], labels: Mapping[str, int]) -> tuple[str, ...]:
+    """The first sample of each class, then the second of each, and so on, in this order."""
+    turns: dict[int, int] = {}
+    rounds = []
+    for place, sample in enumerate(order):
+        label = labels.get(sample, place)  # without labels the order does not change
+        turns[label] = turns.get(label, 0) + 1
+        rounds.append((turns[label], place, sample))
+    return tuple(sample for _, _, sample in sorted(rounds))
 
 
 def _prefixed(dataset: Dataset, prefix: str) -> Dataset:
