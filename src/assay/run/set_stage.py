@@ -140,8 +140,6 @@ def _scored(cell: SetCell, scores: Scores, broken: Array, flat: Array, whole: st
         empty |= scores.degenerate.cpu().numpy()
     if reduction_of(cell.protocol) is None:
         empty |= scores.value.isnan().numpy()
-    if whole == "shown":  # no method is ranked here, so an empty map with a score is shown too
-        empty &= ~np.isfinite(value)
     statuses = np.where(broken, "failed", np.where(empty, "degenerate", whole))
     metrics = {plugin.metric: value}
     for name, extra in scores.extra.items():
