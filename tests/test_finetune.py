@@ -201,3 +201,18 @@ def test_the_help_names_the_protocol_it_is_for(call):
     code, output, _ = call("finetune", "--help")
     assert code == 0
     assert "IDSDS" in output
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--score", "./tiny.py:samples", "--methods", "nonsense"), "nonsense"),
+        (("--score", "./nosuch.parquet"), "nosuch"),
+        (("--methods", "saliency"), "`--score` with `--methods`"),
+    ],
+)
+def test_what_is_scored_is_checked_before_training(call, tiny, more, message):
+    code, output, errors = call(*arguments(*more))
+    assert code == 2
+    assert message in " ".join((output + errors).split())
+    assert not (tiny / "tuned").exists()

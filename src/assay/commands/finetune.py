@@ -21,6 +21,7 @@ from assay.commands.arguments import (
 )
 from assay.commands.run import run_spec
 from assay.commands.terminal import INTERRUPTED, console, say, say_error
+from assay.errors import InputError
 from assay.suite.defaults import FILL, IN_DOMAIN_METHODS, IN_DOMAIN_PROTOCOLS
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def finetune(
     from assay.training.tuned_folder import TunedFolder
 
     described = ModelOptions(weights, size, resize, mean, std, classes)
+    _check_scoring(score, methods, described)
     folder, cell = TunedFolder(out), plugin_item(fill)
     folder.claim(
         {
@@ -171,6 +173,19 @@ def _samples(data: str, described: ModelOptions) -> Dataset:
 
     dataset: Dataset = build_one("dataset", _item(data, described))
     return dataset
+
+
+def _check_scoring(score: str | None, methods: str | None, described: ModelOptions) -> None:
+    """Report wrong names of methods or scored samples before anything is trained."""
+    from assay.suite.from_options import method_item
+    from assay.suite.spec import choose
+
+    if score is None and methods is not None:
+        raise InputError("Expected `--score` with `--methods`: only scoring uses them.")
+    if methods is not None:
+        choose("method", [method_item(name) for name in methods.split(",")])
+    if score is not None:
+        _samples(score, described)
 
 
 def _warn_if_trained_on(score: str, data: str) -> None:

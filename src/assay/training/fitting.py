@@ -134,6 +134,7 @@ def fit_network(
                 saved.save(net, optimizer, losses)
                 note = each_epoch(epoch + 1) if each_epoch is not None else None
                 shown[0] = note or f"loss {losses[-1]:.3f}"
+                done(0)  # draws the note, also that of the last epoch
     net.eval()
     return losses
 
