@@ -50,7 +50,7 @@ OTHER_WORDS: dict[str, dict[str, str]] = {
     "run": MAPS,
     "store": MEAN | MAPS,
     "suite": MEAN | NOISE,
-    "training": {"bcos": "a capability of a network"},
+    "training": {"bcos": "a capability of a network", "grid": "a field of a card"},
     "types": {"given": "class numbers that the data give"}
     | dict.fromkeys(("bcos", "bagnet"), "a capability of a network"),
 }  # fmt: skip

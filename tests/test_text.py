@@ -199,8 +199,9 @@ class TestTransformers:
             if protocol in ("incremental_deletion", "soundness", "road_morf", "road_lerf"):
                 continue  # explains anew, or is for images
             plugin = registry.get("protocol", protocol)
-            if "fill" not in plugin.options or "parts" in plugin.required(plugin.defaults):
-                continue  # removes nothing, or parts that are painted
+            needs = plugin.required(plugin.defaults)
+            if "fill" not in plugin.options or needs & {"parts", "image"}:
+                continue  # removes nothing, or parts of images
             if plugin.scope == "set":
                 continue  # scores no single maps
             values = assay.score(model, texts, labels, maps, protocol, fill=fill)
