@@ -124,12 +124,12 @@ def forecast(finished: Finished, shards: Sequence[Shard], processes: int = 1) ->
     for shard in shards:
         missing, maps_only = finished.missing(shard), finished.unexplained(shard, cells)
         if any(missing.values()) or maps_only:
-            todo = _Missing(missing, maps_only)
+            left = _Missing(missing, maps_only)
             size = len(shard.samples)
             first = 1 if plan.models[shard.model].tokens is None else size
-            part, ragged = _rehearse(finished, shard, first, todo, estimates)
+            part, ragged = _rehearse(finished, shard, first, left, estimates)
             if ragged and first < size:
-                part, _ = _rehearse(finished, shard, size, todo, estimates)
+                part, _ = _rehearse(finished, shard, size, left, estimates)
             total.add(part)
     total.trainings = trainings(cells)
     sizes = [len(train.ids) for d in plan.datasets.values() for train in d.splits.values()]

@@ -8,42 +8,21 @@ with patches of four pixels for ViT-S, -B and -L.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 
 from assay.models.cifar_resnet import CifarResNet
+from assay.models.mobile import SeparableBlock
 from assay.models.small_vit import SmallViT
 from assay.types import Model
-
-
-class Separable(nn.Module):
-    """One filter per channel, then a 1 x 1 convolution across channels, as in MobileNet."""
-
-    def __init__(self, channels: int, out_channels: int, stride: int) -> None:
-        """A block that keeps the resolution (stride 1) or halves it (stride 2)."""
-        super().__init__()
-        self.depthwise = nn.Conv2d(
-            channels, channels, 3, stride, padding=1, groups=channels, bias=False
-        )
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.relu1 = nn.ReLU()
-        self.pointwise = nn.Conv2d(channels, out_channels, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out_channels)
-        self.relu2 = nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, C, H, W] to [B, C', H / stride, W / stride]."""
-        x = self.relu1(self.bn1(self.depthwise(x)))
-        mixed: Tensor = self.relu2(self.bn2(self.pointwise(x)))
-        return mixed
 
 
 def separable(classes: int) -> nn.Module:
     """Separable convolutions at 32, 16 and 8 pixels, then the mean and one linear layer."""
     return nn.Sequential(
         nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()),
-        nn.Sequential(Separable(16, 32, 1), Separable(32, 32, 1)),
-        nn.Sequential(Separable(32, 64, 2), Separable(64, 64, 1)),
-        nn.Sequential(Separable(64, 128, 2), Separable(128, 128, 1)),
+        nn.Sequential(SeparableBlock(16, 32, 1), SeparableBlock(32, 32, 1)),
+        nn.Sequential(SeparableBlock(32, 64, 2), SeparableBlock(64, 64, 1)),
+        nn.Sequential(SeparableBlock(64, 128, 2), SeparableBlock(128, 128, 1)),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
         nn.Linear(128, classes),
