@@ -48,8 +48,9 @@ def train_tuned(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float
     )  # fmt: skip
     placebo = arm.kind == "placebo"
     model, card = task.fit(
-        recipe, probability=PROBABILITY, seed=job.seed, placebo=placebo, half=True
-    )
+        recipe, probability=PROBABILITY, seed=job.seed, placebo=placebo, half=True,
+        compile=shop.compile,
+    )  # fmt: skip
     card = replace(card, origin=_origin(task, pixels))
     other = _other_seed(shop.out, job, arm)
     if other is not None:
