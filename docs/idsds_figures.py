@@ -17,13 +17,14 @@ import numpy as np
 from assay.errors import InputError, PrerequisiteError
 from assay.studies.claim import Effect
 from assay.studies.idsds import design_claims, mechanism_claims, protocol_table, stability_claims
-from assay.studies.idsds.contrasts import scores
+from assay.studies.idsds.contrasts import UnitScores, scores
 from assay.studies.idsds.paper_methods import (
     AGNOSTIC,
     ATTENTION,
     CONVOLUTIONAL,
     INTRINSIC,
     NINE,
+    OF_PROBABILITY,
     RESNET,
     SD,
     VGG,
@@ -157,11 +158,18 @@ def nine_of(table: ScoreTable, networks: Sequence[str]) -> dict[str, Named]:
 
 def softmax(table: ScoreTable, network: str) -> str | None:
     """Attributions of the logit and of the probability."""
-    before = of_networks(table, "seeds", "tuned", network)
-    after = of_networks(table, "softmax", "tuned", network)
-    both = of_networks(table, "softmax", "tuned", network, f"{SD}, probability")
-    series = {"logit": before, "probability": after, "probability, and drops": both}
-    return dots(series if after or both else {}, "IDSDS")
+    of_logit, of_probability = design_claims.readings(table, SD)
+    _, both = design_claims.readings(table, f"{SD}{OF_PROBABILITY}")
+    series = {"logit": of_logit, "probability": of_probability, "probability, and drops": both}
+    named = {
+        name: protocol_table.over_networks(only(rows, network)) for name, rows in series.items()
+    }
+    return dots(named, "IDSDS")
+
+
+def only(rows: UnitScores, network: str) -> UnitScores:
+    """The rows of one network."""
+    return {unit: of for unit, of in rows.items() if unit[0] == network}
 
 
 def protocols(table: ScoreTable) -> str | None:

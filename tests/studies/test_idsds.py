@@ -19,6 +19,7 @@ from assay.studies.idsds.paper_methods import (
     CELLS,
     FIXED,
     NINE,
+    OF_PROBABILITY,
     PAIRS,
     SD,
     TEMPERATURES,
@@ -115,9 +116,9 @@ class MadeUp:
         for fill in ("uniform", "blur"):
             other = inside if sign > 0 else {m: -v for m, v in inside.items()}
             self.add("fills", network, seed, f"tuned-{fill}", other)
-        lower = {m: v - sign * 0.05 for m, v in inside.items()}
-        self.add("softmax", network, seed, "tuned", lower)
-        self.add("softmax", network, seed, "tuned", lower, f"{SD}, probability")
+        lower = {f"{m}{OF_PROBABILITY}": v - sign * 0.05 for m, v in inside.items()}
+        for protocol in (SD, f"{SD}{OF_PROBABILITY}"):
+            self.add("readings", network, seed, "tuned", {**inside, **lower}, protocol)
         for arm in ("base", "tuned"):
             for k in range(1, CELLS):
                 gap = 0.1 * (1 - k / CELLS) * sign

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,14 @@ from torch import nn
 
 from assay.models.wrap import model as as_model
 from assay.removal.fills import blur_idsds, uniform_shared
-from assay.studies.idsds import jobs, likeness, mask_only, panels, scoring_records
+from assay.studies.idsds import (
+    jobs,
+    likeness,
+    mask_only,
+    panels,
+    score_collecting,
+    scoring_records,
+)
 from assay.studies.idsds.paper_methods import AGNOSTIC, ALL, CAMS, NINE, PAIRS, paper_methods
 from assay.studies.idsds.runs import (
     ScoringJob,
@@ -22,7 +30,7 @@ from assay.studies.idsds.runs import (
     scoring_suites,
     stored_networks,
 )
-from assay.studies.idsds.score_table import read_scores
+from assay.studies.idsds.score_table import PanelScore, ScoreTable, merged, read_scores
 from assay.studies.idsds.scoring_records import ScoringSetting
 from assay.suite.spec import choose
 from assay.training.zoo import ZOO, zoo_file, zoo_model
@@ -57,6 +65,27 @@ def test_every_suite_resolves(name):
         choose("protocol", suite.protocols(parse_arm(arm)))
 
 
+def test_all_readings_of_the_softmax_are_of_the_same_images():
+    suite = scoring_suites()["readings"]
+    outputs = {
+        c.label: {**c.options, **c.reduction}["output"] for c in choose("method", suite.methods)
+    }
+    assert outputs["IG-U"] == outputs["Grad-CAM"] == "logit"
+    assert outputs["IG-U, probability"] == outputs["Grad-CAM, probability"] == "probability"
+    assert not any("RISE" in label for label in outputs)  # it has no reading of the logit
+    drops = choose("protocol", suite.protocols(parse_arm("tuned")))
+    assert [d.options["output"] for d in drops] == ["logit", "probability"]
+
+
+def test_all_23_methods_are_scored_on_2000_images_of_the_references():
+    suite = scoring_suites()["all"]
+    assert (suite.n, len(choose("method", suite.methods))) == (2000, 23)
+    for name in ("resnet20", "vgg11", "vit_medium", "bcos", "bagnet9"):
+        arms = ("base", "tuned")
+        assert [suite.wanted(StoredNetwork(name, 0, arm)) for arm in arms] == [True, True]
+    assert not suite.wanted(StoredNetwork("resnet20", 1, "tuned"))
+
+
 def test_which_networks_a_suite_scores():
     def suites_of(name, seed, arm, epoch=None):
         found = scoring_jobs([StoredNetwork(name, seed, arm, epoch)], scoring_suites())
@@ -65,13 +94,22 @@ def test_which_networks_a_suite_scores():
     assert suites_of("resnet56", 3, "base") == {"nine"}
     assert suites_of("resnet56", 3, "base", 4) == set()
     assert suites_of("resnet20", 1, "tuned") == {
-        "nine", "seeds", "softmax", "smooth", "sizes", "temperature",
+        "nine", "seeds", "readings", "smooth", "sizes", "temperature",
     }  # fmt: skip
     assert suites_of("resnet20", 1, "base") == {
         "nine", "seeds", "ids", "updated", "sizes", "temperature",
     }  # fmt: skip
-    assert suites_of("resnet20", 0, "tuned-g8") == {"cells"}
-    assert suites_of("vgg11", 0, "tuned-blur") == {"fills"}
+    for name in ("resnet20", "vgg11"):
+        for seed in range(5):
+            assert suites_of(name, seed, "tuned") >= {"seeds", "readings", "smooth", "sizes"}
+            assert suites_of(name, seed, "base") >= {"nine", "seeds", "ids", "updated", "sizes"}
+            assert suites_of(name, seed, "placebo") == {"nine", "seeds"}
+            assert suites_of(name, seed, "tuned-g2") == suites_of(name, seed, "tuned-g8")
+            assert suites_of(name, seed, "tuned-g8") == {"cells"}
+            assert suites_of(name, seed, "tuned-blur") == {"fills"}
+            assert suites_of(name, seed, "tuned-uniform") == {"fills"}
+            for arm in ("base-d25", "tuned-d25", "base-t3", "tuned-t3"):
+                assert suites_of(name, seed, arm) == {"nine"}
     assert "all" in suites_of("vit_medium", 0, "tuned")
 
 
@@ -154,11 +192,11 @@ def test_the_overlap_of_channels_is_that_of_the_cards():
     }
     networks = {name: {"card": card} for name, card in cards.items()}
     overlaps = {
-        kind: jobs._overlap(networks, {"kind": kind, "network": "a", "seed": 0})
+        kind: score_collecting._overlap(networks, {"kind": kind, "network": "a", "seed": 0})
         for kind in ("tuned", "placebo", "seed", "architecture")
     }
     assert overlaps == {"tuned": 0.7, "placebo": 0.8, "seed": 0.02, "architecture": None}
-    assert jobs._overlap(networks, {"kind": "tuned", "network": "b", "seed": 0}) is None
+    assert score_collecting._overlap(networks, {"kind": "tuned", "network": "b", "seed": 0}) is None
 
 
 def test_a_look_is_read_back_as_it_was(tmp_path):
@@ -228,45 +266,209 @@ def test_fills_of_the_authors():
 # --- jobs -----------------------------------------------------------------------------------------
 
 
+def write_network(zoo, name, seed, arm, weights):
+    """A network of the zoo with the random weights of a seed."""
+    path = zoo_file(zoo / "zoo", name, seed, arm)
+    path.parent.mkdir(exist_ok=True)
+    net = zoo_model(name, weights).net
+    save_file({k: v.contiguous() for k, v in net.state_dict().items()}, path)
+    path.with_suffix(".json").write_text(json.dumps({"accuracy": 0.5}))
+
+
 @pytest.fixture
-def zoo(tmp_path):
+def zoo(tmp_path, monkeypatch):
+    from assay.data.memory import as_dataset
+
     for arm in ("base", "tuned"):
-        path = zoo_file(tmp_path / "zoo", "resnet20", 0, arm)
-        path.parent.mkdir(exist_ok=True)
-        net = zoo_model("resnet20", 0 if arm == "base" else 1).net
-        save_file({k: v.contiguous() for k, v in net.state_dict().items()}, path)
-        path.with_suffix(".json").write_text(json.dumps({"accuracy": 0.5}))
+        write_network(tmp_path, "resnet20", 0, arm, 0 if arm == "base" else 1)
+    images = as_dataset((torch.randn(6, 3, 32, 32), torch.arange(6)))
+    monkeypatch.setattr(scoring_records, "_images", lambda data, n: images)
     return tmp_path
 
 
-def test_jobs_write_one_table(zoo, monkeypatch):
-    from assay.data.memory import as_dataset
+def setting_of(zoo, **how):
+    return ScoringSetting(zoo / "zoo", zoo, zoo / "out", **{"limit": 6, "steps": 1, **how})
 
-    images = as_dataset((torch.randn(6, 3, 32, 32), torch.arange(6)))
-    monkeypatch.setattr(scoring_records, "_images", lambda data, n: images)
-    setting = ScoringSetting(zoo / "zoo", zoo, zoo / "out", limit=6, steps=1)
-    few = [j for j in jobs.all_jobs(setting, ["look", "nine"]) if isinstance(j, ScoringJob)]
+
+def networks_only(setting, *suites):
+    return [j for j in jobs.all_jobs(setting, suites) if isinstance(j, ScoringJob)]
+
+
+def test_jobs_write_one_table(zoo):
+    setting = setting_of(zoo)
+    few = networks_only(setting, "look", "nine")
     assert [j.suite for j in few] == ["look", "look", "nine", "nine"]
     results = list(jobs.run_jobs(few, setting))
     assert [message for _, _, message in results] == [""] * 4
     assert list(jobs.run_jobs(few, setting)) == []  # all have a record
-    table = read_scores(jobs.collect(setting))
+    path, notes = score_collecting.collect(setting)
+    assert notes == []
+    table = read_scores(path)
     rows = table.select("nine", "single deletion", "tuned", "resnet20")
     assert {row.method for row in rows} == set(NINE)
     assert all(-1 <= row.mean <= 1 and len(row.blocks) == 6 for row in rows)
     assert table.networks["resnet20-s0-base"]["accuracy"] == 0.5
     assert table.networks["resnet20-s0-tuned"]["worst_patch"] <= 1
-    assert {pair["kind"] for pair in table.pairs} == {"tuned"}
+    assert {(pair["kind"], pair["other"]) for pair in table.pairs} == {("tuned", "resnet20")}
 
 
-def test_a_failing_job_leaves_its_message(zoo, monkeypatch):
-    def fails(*_):
-        raise ValueError("no images")
+def test_later_calls_score_new_networks_and_new_weights(zoo):
+    setting = setting_of(zoo)
+    list(jobs.run_jobs(networks_only(setting, "look"), setting))
+    write_network(zoo, "resnet20", 0, "tuned", 2)  # trained again
+    write_network(zoo, "resnet20", 1, "base", 3)
+    _, (note,) = score_collecting.collect(setting)
+    assert note.startswith("1 records are left out")
+    assert note.endswith("look-resnet20-s0-tuned")
+    again = list(jobs.run_jobs(networks_only(setting, "look"), setting))
+    assert {name for name, _, _ in again} == {"look-resnet20-s0-tuned", "look-resnet20-s1-base"}
+    path, notes = score_collecting.collect(setting)
+    assert notes == []
+    assert {pair["kind"] for pair in read_scores(path).pairs} == {"tuned", "seed"}
 
-    monkeypatch.setattr(scoring_records, "_images", fails)
-    setting = ScoringSetting(zoo / "zoo", zoo, zoo / "out", limit=2)
-    (first, *_) = jobs.all_jobs(setting, ["nine"])
-    name, _, message = scoring_records.do_job(first, setting)
-    assert message == "ValueError: no images"
-    assert "no images" in setting.error(name).read_text()
-    assert not setting.record(name).exists()
+
+def test_records_of_other_networks_are_left_out(zoo):
+    setting = setting_of(zoo)
+    list(jobs.run_jobs(networks_only(setting, "look"), setting))
+    zoo_file(zoo / "zoo", "resnet20", 0, "tuned").unlink()
+    path, (note,) = score_collecting.collect(setting)
+    assert "networks that are not there" in note
+    assert set(read_scores(path).networks) == {"resnet20-s0-base"}
+
+
+def test_a_job_is_done_again_where_more_images_are_asked_for(zoo):
+    few = networks_only(setting_of(zoo, limit=4), "look")
+    assert len(list(jobs.run_jobs(few, setting_of(zoo, limit=4)))) == 2
+    assert list(jobs.run_jobs(few, setting_of(zoo, limit=4))) == []
+    assert len(list(jobs.run_jobs(few[:1], setting_of(zoo)))) == 1
+    _, (note,) = score_collecting.collect(setting_of(zoo))
+    assert note == "The suite `look` has records of 4, 6 images."
+
+
+def test_no_job_is_started_after_the_time(zoo):
+    setting = setting_of(zoo)
+    assert list(jobs.run_jobs(networks_only(setting, "look"), setting, minutes=0)) == []
+
+
+def test_a_failing_job_leaves_its_message_and_others_go_on(zoo):
+    setting = setting_of(zoo)
+    zoo_file(zoo / "zoo", "resnet20", 0, "base").write_bytes(b"not weights")
+    results = dict(
+        (name, message)
+        for name, _, message in jobs.run_jobs(networks_only(setting, "look"), setting)
+    )
+    assert results["look-resnet20-s0-tuned"] == ""
+    assert results["look-resnet20-s0-base"] != ""
+    assert "Error" in setting.error("look-resnet20-s0-base").read_text()
+    assert not setting.record("look-resnet20-s0-base").exists()
+    write_network(zoo, "resnet20", 0, "base", 0)  # the cause is gone
+    ((name, _, message),) = jobs.run_jobs(networks_only(setting, "look"), setting)
+    assert (name, message) == ("look-resnet20-s0-base", "")
+    assert not setting.error(name).exists()
+
+
+def test_weights_that_change_while_they_are_scored_are_an_error(zoo, monkeypatch):
+    setting = setting_of(zoo)
+    (first, *_) = networks_only(setting, "look")
+
+    def replaced(*_):
+        write_network(zoo, "resnet20", 0, first.network.arm, 5)
+        return {"rows": []}
+
+    monkeypatch.setattr(scoring_records, "scored", replaced)
+    _, _, message = scoring_records.do_job(first, setting)
+    assert "were replaced" in message
+    assert not setting.record(first.name).exists()
+
+
+def test_a_job_that_fails_on_a_gpu_gets_another_process(zoo, monkeypatch):
+    setting = setting_of(zoo, device="cuda")
+    rounds = []
+
+    def broken_at_first(waiting, *_):
+        rounds.append([job.name for job in waiting])
+        for job in waiting:
+            yield job.name, 0.0, "launch failure" if len(rounds) == 1 else ""
+
+    monkeypatch.setattr(jobs, "_in_processes", broken_at_first)
+    two = networks_only(setting, "look")
+    messages = [message for _, _, message in jobs.run_jobs(two, setting, processes=2)]
+    assert messages == ["launch failure"] * 2 + [""] * 2
+    assert rounds == [[job.name for job in two]] * 2
+
+
+def test_a_job_that_fails_twice_is_not_started_again(zoo, monkeypatch):
+    setting = setting_of(zoo, device="cuda")
+    two = networks_only(setting, "look")
+    monkeypatch.setattr(jobs, "_in_processes", lambda jobs, *_: ((j.name, 0.0, "no") for j in jobs))
+    assert len(list(jobs.run_jobs(two, setting, processes=2))) == 4
+    assert len(list(jobs.run_jobs(two, replace(setting, device="cpu"), processes=2))) == 2
+
+
+def test_what_claims_read_is_scored_first():
+    arms = [("resnet56", "base"), ("resnet56", "tuned"), ("vgg11", "base")]
+    few = [ScoringJob("nine", StoredNetwork(name, 0, arm)) for name, arm in arms]
+    few.append(ScoringJob("all", StoredNetwork("vgg11", 0, "tuned")))
+    ordered = sorted(few, key=jobs._place)
+    assert [f"{j.suite} {j.network.name} {j.network.arm}" for j in ordered] == [
+        "nine resnet56 tuned", "nine vgg11 base", "all vgg11 tuned", "nine resnet56 base",
+    ]  # fmt: skip
+
+
+# --- two tables -----------------------------------------------------------------------------------
+
+
+def small_table(*networks, mean, masks=()):
+    rows = [
+        PanelScore("nine", name, seed, arm, "single deletion", "IG", mean)
+        for name in networks
+        for seed, arm in ((0, "base"), (1, "tuned"))
+    ]
+    facts = {
+        f"{row.network}-s{row.seed}-{row.arm}": {"network": row.network, "accuracy": mean}
+        for row in rows
+    }
+    pairs = [
+        {"kind": "tuned", "network": n, "other": n, "seed": 0, "apart": mean} for n in networks
+    ]
+    return ScoreTable(tuple(rows), facts, tuple(pairs), dict(masks))
+
+
+def test_a_network_of_the_new_table_replaces_all_of_it_in_the_old_one(tmp_path):
+    new = small_table("vgg11", mean=1.0, masks={"cell": [0.1]})
+    extra = PanelScore("parts", "parts", 0, "", "single deletion", "IG", 0.5)
+    old = small_table("resnet20", "vgg11", mean=0.0, masks={"cell": [0.2], "bright": [0.3]})
+    between = [  # without `other`, as older tables have it, and with it
+        {"kind": "architecture", "network": "resnet20", "seed": 0},
+        {"kind": "architecture", "network": "resnet20", "other": "vgg16", "seed": 0},
+        {"kind": "seed", "network": "resnet20", "seed": 0},
+    ]
+    old = replace(old, rows=(*old.rows, extra), pairs=(*old.pairs, *between))
+    table = merged(new, old)
+    table.write(tmp_path / "table.parquet")
+    table = read_scores(tmp_path / "table.parquet")
+    assert {(r.network, r.mean) for r in table.rows} == {
+        ("vgg11", 1.0), ("resnet20", 0.0), ("parts", 0.5),
+    }  # fmt: skip
+    assert {f["network"]: f["accuracy"] for f in table.networks.values()} == {
+        "vgg11": 1.0, "resnet20": 0.0,
+    }  # fmt: skip
+    assert sorted((p["network"], p["kind"], p.get("other")) for p in table.pairs[1:]) == [
+        ("resnet20", "architecture", "vgg16"), ("resnet20", "seed", None),
+        ("resnet20", "tuned", "resnet20"),
+    ]  # fmt: skip
+    assert table.pairs[0]["apart"] == 1.0
+    assert table.masks == {"cell": [0.1], "bright": [0.3]}
+    assert table.older == ("parts", "resnet20")
+
+
+def test_the_command_completes_an_older_table(zoo, monkeypatch, capsys):
+    small_table("resnet20", "vgg11", mean=0.25).write(zoo / "older.parquet")
+    arguments = "--only look --limit 6 --steps 1 --with older.parquet --zoo zoo --data . --out out"
+    monkeypatch.chdir(zoo)
+    monkeypatch.setattr("sys.argv", ["jobs", *arguments.split()])
+    jobs.main()
+    assert "Kept of `older.parquet`: vgg11." in capsys.readouterr().out
+    table = read_scores(zoo / "out")
+    assert {row.network for row in table.rows} == {"vgg11"}
+    assert {str(f["network"]) for f in table.networks.values()} == {"resnet20", "vgg11"}

@@ -66,7 +66,7 @@ def train_zoo(
     ordered = _unfinished(ordered, shop, read_pixel_facts(pixels, limit), tally)
     if not ordered:
         return tally.outcomes
-    with _mps(mps):
+    with shared_gpu(mps):
         usable_device(device)
         if processes == 1:
             loaded = ZooPixels.load(pixels, device, limit)
@@ -235,8 +235,8 @@ def _work(connection: Connection, shared: Shared) -> None:
 
 
 @contextmanager
-def _mps(start: bool) -> Iterator[None]:
-    """NVIDIA's multi-process service inside, if asked for."""
+def shared_gpu(start: bool) -> Iterator[None]:
+    """Run NVIDIA's multi-process service inside, if asked for: processes compute at once."""
     if not start:
         yield
         return

@@ -31,8 +31,15 @@ from assay.studies.idsds.contrasts import (
     share_of_methods,
     slope,
 )
-from assay.studies.idsds.method_claims import SETTING, noted, tuned
-from assay.studies.idsds.paper_methods import ATTENTION, CONVOLUTIONAL, INTRINSIC, NINE
+from assay.studies.idsds.method_claims import SETTING, noted
+from assay.studies.idsds.paper_methods import (
+    ATTENTION,
+    CONVOLUTIONAL,
+    INTRINSIC,
+    NINE,
+    OF_PROBABILITY,
+    SD,
+)
 from assay.studies.idsds.score_table import ScoreTable
 from assay.studies.idsds.stability_claims import fact
 
@@ -223,14 +230,13 @@ def norm_and_bias_cost(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
 
 @from_table
 def probabilities_cost(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
-    """23: attributions of the probability, drops of the logit or of the probability."""
-    logits, judged = tuned(table), []
-    readings = {
-        "drops of the logit": "single deletion",
-        "drops of the probability": "single deletion, probability",
-    }
-    for where, protocol in readings.items():
-        rows = scores(table, "softmax", "tuned", protocol, networks=CONVOLUTIONAL)
+    """23: attributions of the probability, drops of the logit or of the probability.
+
+    Both are compared with attributions of the logit and drops of the logit, on the same images.
+    """
+    logits, judged = readings(table, SD)[0], []
+    for where, protocol in READINGS.items():
+        rows = readings(table, protocol)[1]
         units = [unit for unit in rows if unit in logits]
         methods, contrasts = contrast_table((logits[u], rows[u]) for u in units)
         lower = share_of_methods("methods with a lower score", contrasts)
@@ -238,6 +244,22 @@ def probabilities_cost(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
         note = noted(f"{len(methods)} methods; mean fall", seeds_note(falls))
         judged.append(make_row(claim, [lower], SETTING, where, note))
     return judged
+
+
+READINGS = {"drops of the logit": SD, "drops of the probability": f"{SD}{OF_PROBABILITY}"}
+
+
+def readings(table: ScoreTable, protocol: str) -> tuple[UnitScores, UnitScores]:
+    """Scores of attributions of the logit and of the probability, by the name of the method."""
+    rows = scores(table, "readings", "tuned", protocol, networks=CONVOLUTIONAL)
+    logit: UnitScores = {}
+    probability: UnitScores = {}
+    for unit, of in rows.items():
+        for label, row in of.items():
+            method = label.removesuffix(OF_PROBABILITY)
+            into = logit if method == label else probability
+            into.setdefault(unit, {})[method] = row
+    return logit, probability
 
 
 def accuracy(table: ScoreTable, arm: str) -> dict[Unit, float]:

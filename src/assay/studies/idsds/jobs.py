@@ -6,40 +6,49 @@
 
 The first command trains the networks, the second scores those it finds, the third judges the claims
 from `OUT/idsds_scores.parquet`. Every job leaves a small record in `OUT/records`; finished jobs are
-skipped, a failing job leaves its message in `OUT/errors`, and the others go on.
+skipped, a failing job leaves its message in `OUT/errors`, and the others go on. The second command
+can run while networks are still being trained: called again, it scores what is new or has other
+weights. `--with OLD.parquet` keeps of an older table the networks that the folder does not hold.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import torch
-from safetensors.numpy import load_file
 
 from assay.errors import InputError, PrerequisiteError
-from assay.studies.idsds.likeness import compare
-from assay.studies.idsds.paper_methods import CONVOLUTIONAL, LOOK, MASK_ONLY, PARTS
+from assay.studies.idsds.paper_methods import LOOK, MASK_ONLY, PARTS
 from assay.studies.idsds.runs import (
+    PLACEBO,
     ScoringJob,
-    StoredNetwork,
+    passes,
     scoring_jobs,
     scoring_suites,
     stored_networks,
 )
-from assay.studies.idsds.score_table import NAME, ScoreTable, rows_of
-from assay.studies.idsds.scoring_records import ScoringSetting, do_job, seen_file
+from assay.studies.idsds.score_collecting import collect
+from assay.studies.idsds.scoring_records import (
+    AnyJob,
+    ScoringSetting,
+    do_job,
+    finished,
+    job_name,
+)
+from assay.training.zoo_processes import shared_gpu
 
-AnyJob = ScoringJob | str
 TRIES = 3  # how often processes that died are replaced
-ORDER = (LOOK, "nine", "seeds", "ids", "cells", "fills", "sizes", "softmax", "smooth")
+ORDER = (
+    LOOK, PARTS, MASK_ONLY, "nine", "seeds", "ids", "readings", "cells", "fills", "smooth", "sizes",
+    "temperature", "updated", "all",
+)  # fmt: skip
 
 
 def all_jobs(setting: ScoringSetting, only: Sequence[str] = ()) -> list[AnyJob]:
@@ -61,17 +70,22 @@ def all_jobs(setting: ScoringSetting, only: Sequence[str] = ()) -> list[AnyJob]:
     for name in only:
         if name not in names:
             raise InputError(f"Expected suites among {', '.join(names)}, got `{name}`.")
-    place = {name: i for i, name in enumerate(ORDER)}
-    jobs = [job for job in jobs if not only or _suite(job) in only]
-    return sorted(jobs, key=lambda job: place.get(_suite(job), len(ORDER)))
+    return sorted((job for job in jobs if not only or _suite(job) in only), key=_place)
+
+
+def _place(job: AnyJob) -> int:
+    """The place of a job's suite; what no claim reads comes last."""
+    spare = (
+        isinstance(job, ScoringJob)
+        and job.suite == "nine"
+        and job.network.kind.kind == "base"
+        and job.network.name not in PLACEBO
+    )
+    return len(ORDER) if spare else ORDER.index(_suite(job))
 
 
 def _suite(job: AnyJob) -> str:
     return job if isinstance(job, str) else job.suite
-
-
-def _name(job: AnyJob) -> str:
-    return job if isinstance(job, str) else job.name
 
 
 def run_jobs(
@@ -86,18 +100,24 @@ def run_jobs(
         minutes: No job is started after this time.
     """
     end = time.monotonic() + 60 * minutes
-    rest = {_name(job): job for job in jobs if not setting.record(_name(job)).is_file()}
+    rest = {job_name(job): job for job in jobs if not finished(job, setting)}
     if processes <= 1:
         for job in rest.values():
             if time.monotonic() < end:
                 yield do_job(job, setting)
         return
+    failed: set[str] = set()
     for _ in range(TRIES):
-        try:
-            for result in _in_processes(list(rest.values()), setting, processes, end):
-                rest.pop(result[0])
-                yield result
+        left = list(rest.values())
+        if not left:
             return
+        try:
+            for name, seconds, message in _in_processes(left, setting, processes, end):
+                # An error on a GPU may break all that follow in its process: once more in another.
+                if not message or name in failed or not setting.on_gpu:
+                    rest.pop(name)
+                failed |= {name} if message else set()
+                yield name, seconds, message
         except BrokenProcessPool:  # a process was killed, perhaps for its memory
             continue
 
@@ -124,77 +144,18 @@ def _start() -> None:
     torch.set_num_threads(1)
 
 
-# --- the table ------------------------------------------------------------------------------------
-
-
-def collect(setting: ScoringSetting) -> Path:
-    """Write the compact table from all records in the folder."""
-    rows, masks, looks = [], {}, {}
-    for path in sorted((setting.out / "records").glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        rows += rows_of(record)
-        masks.update(record.get("masks", {}))
-        looks[path.stem.removeprefix(f"{LOOK}-")] = record.get("facts", {})
-    networks = stored_networks(setting.zoo)
-    facts = {n.stem: {**_facts(n, setting), **looks.get(n.stem, {})} for n in networks}
-    pairs = [{**pair, "overlap": _overlap(facts, pair)} for pair in _pairs(networks, setting)]
-    table = ScoreTable(tuple(rows), facts, tuple(pairs), masks)
-    path = setting.out / NAME
-    table.write(path)
-    return path
-
-
-def _facts(network: StoredNetwork, setting: ScoringSetting) -> dict[str, object]:
-    """The design of a network and what its training recorded."""
-    design, kind = network.design, network.kind
-    sidecar = setting.zoo / f"{network.stem}.json"
-    trained = json.loads(sidecar.read_text(encoding="utf-8"))
-    card = trained.get("card") or _card(setting.zoo / f"{network.stem}.card.json")
-    return {
-        "network": network.name, "seed": network.seed, "arm": network.arm, "epoch": network.epoch,
-        "family": design.family, "depth": design.depth, "width": design.width,
-        "norm": design.norm, "bias": design.bias, "receptive_field": design.receptive_field,
-        "kind": kind.kind, "share": kind.share, "epochs": kind.epochs, "grid": kind.grid,
-        "fill": kind.fill, "accuracy": trained.get("accuracy"), "card": card,
-    }  # fmt: skip
-
-
-def _card(path: Path) -> Mapping[str, object] | None:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
-def _pairs(
-    networks: Sequence[StoredNetwork], setting: ScoringSetting
-) -> Iterator[dict[str, object]]:
-    """Pairs of networks: base and tuned, base and placebo, two seeds, two architectures."""
-    seen = {(n.name, n.seed, n.arm): n for n in networks if seen_file(setting, n).is_file()}
-    seen = {place: n for place, n in seen.items() if n.epoch is None}
-    for (name, seed, arm), network in seen.items():
-        if arm != "base":
-            continue
-        others = {
-            "tuned": (name, seed, "tuned"),
-            "placebo": (name, seed, "placebo"),
-            "seed": (name, seed + 1, "base"),
-        }
-        if name == CONVOLUTIONAL[0]:
-            others["architecture"] = (CONVOLUTIONAL[1], seed, "base")
-        for kind, place in others.items():
-            if place in seen:
-                one, other = (load_file(seen_file(setting, n)) for n in (network, seen[place]))
-                apart = compare(one, other)
-                yield {"kind": kind, "network": name, "seed": seed, **apart}
-
-
-def _overlap(
-    networks: Mapping[str, Mapping[str, object]], pair: Mapping[str, object]
-) -> object | None:
-    """The overlap of the channels' top images of a pair, as the card of its network says."""
-    arm = "placebo" if pair["kind"] == "placebo" else "tuned"
-    card = networks.get(f"{pair['network']}-s{pair['seed']}-{arm}", {}).get("card")
-    names = {"tuned": "overlap", "placebo": "overlap", "seed": "seeds_overlap"}
-    name = names.get(str(pair["kind"]))
-    return card.get(name) if isinstance(card, Mapping) and name else None
+def costs(jobs: Sequence[AnyJob], setting: ScoringSetting) -> Iterator[str]:
+    """How much each suite has to do, in forward passes of a ResNet-20."""
+    suites = scoring_suites(setting.steps)
+    found: dict[str, list[float]] = {}
+    for job in jobs:
+        of = found.setdefault(_suite(job), [])
+        if isinstance(job, ScoringJob) and job.suite in suites:
+            of.append(passes(job, suites[job.suite], setting.limit))
+        else:
+            of.append(0.0)
+    for name, of in found.items():
+        yield f"{name}: {len(of)} jobs, about {sum(of) / 1e6:.1f} million passes"
 
 
 def main() -> None:
@@ -210,6 +171,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=16, help="of integrated gradients")
     parser.add_argument("--micro-batch", type=int, default=500)
     parser.add_argument("--minutes", type=float, default=1e9, help="start no job after this time")
+    parser.add_argument("--mps", action="store_true", help="let processes share a GPU at once")
+    parser.add_argument("--with", dest="older", type=Path, help="an older table to complete")
     parser.add_argument("--list", action="store_true", help="only count the jobs")
     parser.add_argument("--collect", action="store_true", help="only write the table")
     options = parser.parse_args()
@@ -221,18 +184,28 @@ def main() -> None:
         jobs = all_jobs(setting, [name for name in options.only.split(",") if name])
     except (InputError, PrerequisiteError) as error:
         parser.exit(2, f"assay: {error}\n")
-    missing = [job for job in jobs if not setting.record(_name(job)).is_file()]
+    missing = [job for job in jobs if not finished(job, setting)]
     print(f"{len(jobs)} jobs, {len(jobs) - len(missing)} finished", flush=True)
     if options.list:
+        print("\n".join(costs(missing, setting)), flush=True)
         return
     if not options.collect:
         started = time.monotonic()
-        results = run_jobs(jobs, setting, options.processes, options.minutes)
-        for number, (name, seconds, message) in enumerate(results, 1):
-            state = f"failed: {message[:200]}" if message else f"{seconds:.1f} s"
-            elapsed = time.monotonic() - started
-            print(f"[{number}/{len(missing)}, {elapsed:.0f} s] {name}: {state}", flush=True)
-    print(f"The table: {collect(setting)}", flush=True)
+        with shared_gpu(options.mps):
+            results = run_jobs(missing, setting, options.processes, options.minutes)
+            for number, (name, seconds, message) in enumerate(results, 1):
+                state = f"failed: {message[:200]}" if message else f"{seconds:.1f} s"
+                elapsed = time.monotonic() - started
+                print(f"[{number}/{len(missing)}, {elapsed:.0f} s] {name}: {state}", flush=True)
+    path, notes = collect(setting, options.older)
+    print("\n".join([*notes, f"The table: {path}"]), flush=True)
+    left = [job_name(job) for job in jobs if not finished(job, setting)]
+    if left and not options.collect:
+        parser.exit(
+            1,
+            f"assay: {len(left)} jobs are not finished, e.g. {', '.join(left[:3])}. "
+            f"Messages are in {setting.out / 'errors'}; the same command goes on.\n",
+        )
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ REFERENCES = (RESNET, VGG, VIT)
 CONVOLUTIONAL = (RESNET, VGG)
 TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
 CELLS = 16  # of the default grid
+OF_PROBABILITY = ", probability"  # ends the labels of what is explained or lost after the softmax
 PARTS, MASK_ONLY, LOOK = "parts", "masks", "look"  # suites without methods of their own
 
 RAW = ("IxG", "IxG-SG", "IG", "IG-U", "IG-SG")
@@ -51,7 +52,8 @@ def paper_methods(
         labels: Which of `ALL`.
         steps: Steps of integrated gradients.
         masks: Masks of RISE.
-        output: What of the class is explained; RISE always takes the probability.
+        output: What of the class is explained; RISE always takes the probability. Where it is
+            asked for, the labels say so: `IxG, probability`.
         usual_noise: Whether SmoothGrad runs at its usual noise, and its CAM as published, instead
             of as the authors of IDSDS ran both.
     """
@@ -86,7 +88,8 @@ def paper_methods(
         "B-cos": {"bcos": {"output": output}},
         "BagNet": {"bagnet": {"output": output}},
     }  # fmt: skip
-    return [labelled(items[label], label) for label in items if label in labels]
+    end = OF_PROBABILITY if output == "probability" else ""
+    return [labelled(items[label], f"{label}{end}") for label in items if label in labels]
 
 
 def labelled(item: Item, label: str) -> Item:

@@ -23,12 +23,14 @@ from assay.studies.idsds.paper_methods import (
     FEW_STEPS,
     INTRINSIC,
     NINE,
+    OF_PROBABILITY,
     REFERENCES,
     SD,
+    STEPS,
     TEMPERATURES,
     paper_methods,
 )
-from assay.training.zoo import ZOO, ZooNetwork
+from assay.training.zoo import GROUPS, ZOO, ZooNetwork
 from assay.training.zoo_arms import Arm, parse_arm
 
 CHEAP = tuple(label for label in AGNOSTIC if not label.startswith("RISE"))  # 17
@@ -36,6 +38,7 @@ REPEATED = ("IxG", "IxG abs", "IG", "IG abs", "IG-U", "IG-U abs", "Saliency", "G
 HEATED = ("IxG", "IxG abs", "IG", "Saliency", "Grad-CAM")
 NOISED = ("IxG", "IxG-SG", "IG", "IG-SG", "Grad-CAM++", "SG-CAM++")
 SETS = 16  # random sets of each size
+PLACEBO = GROUPS["placebo"].networks
 
 Protocols = Callable[[Arm], list[Item]]
 
@@ -142,7 +145,7 @@ def _other_fills(arm: Arm) -> list[Item]:
 
 
 def _both_outputs(arm: Arm) -> list[Item]:
-    after = single_deletion(arm, f"{SD}, probability", output="probability")
+    after = single_deletion(arm, f"{SD}{OF_PROBABILITY}", output="probability")
     return [single_deletion(arm), after]
 
 
@@ -209,7 +212,8 @@ def scoring_suites(steps: int = FEW_STEPS) -> dict[str, ScoringSuite]:
     own = (*ATTENTION, *INTRINSIC)  # not applicable to other networks, at no cost
     few = functools.partial(paper_methods, steps=steps, masks=FEW_MASKS)
     cheap = tuple(few(CHEAP))
-    softmax = tuple(few(CHEAP, output="probability"))
+    # Logit and probability of the same images, so that all readings of the softmax are paired.
+    readings = (*cheap, *few(CHEAP, output="probability"))
     usual_noise = tuple(few(NOISED, usual_noise=True))
     repeated = tuple(few(REPEATED))
     per_step = 3 * steps
@@ -229,10 +233,10 @@ def scoring_suites(steps: int = FEW_STEPS) -> dict[str, ScoringSuite]:
             "ids", tuple(few(AGNOSTIC)), _incremental("fixed"), 256, base,
             cost=6 * per_step + 2 * FEW_MASKS + 600,
         ),
-        ScoringSuite("updated", repeated, _both_attributions, 64, base, cost=64 * per_step),
+        ScoringSuite("updated", repeated, _both_attributions, 64, base, cost=64 * per_step + 960),
         ScoringSuite("cells", cheap, _only_deletion, 500, _changed("grid"), cost=6 * per_step),
         ScoringSuite("fills", cheap, _other_fills, 500, _changed("fill"), cost=6 * per_step),
-        ScoringSuite("softmax", softmax, _both_outputs, 500, tuned, cost=6 * per_step),
+        ScoringSuite("readings", readings, _both_outputs, 500, tuned, cost=12 * per_step),
         ScoringSuite("smooth", usual_noise, _only_deletion, 250, tuned, cost=26 * per_step),
         ScoringSuite(
             "sizes", repeated, _set_sizes, 500,
@@ -244,9 +248,9 @@ def scoring_suites(steps: int = FEW_STEPS) -> dict[str, ScoringSuite]:
             cost=4 * (per_step + 180),
         ),
         ScoringSuite(
-            "all", tuple(paper_methods(ALL, masks=FEW_MASKS)), _only_deletion, 500,
+            "all", tuple(paper_methods(ALL, masks=FEW_MASKS)), _only_deletion, 2000,
             _reference((*REFERENCES, "bcos", "bagnet9"), "base", "tuned", seeds=1), samples=True,
-            cost=3000,
+            cost=18 * STEPS + 2 * FEW_MASKS + 90,
         ),
     )  # fmt: skip
     return {suite.name: suite for suite in suites}
@@ -278,13 +282,14 @@ def scoring_jobs(
         if suite.wanted(network)
     ]
     return sorted(
-        jobs, key=lambda job: (job.network.kind.kind == "base", -_cost(job, suites[job.suite]))
+        jobs, key=lambda job: (job.network.kind.kind == "base", -passes(job, suites[job.suite]))
     )
 
 
-def _cost(job: ScoringJob, suite: ScoringSuite) -> float:
-    """Roughly how long a job takes: passes times the size of the network."""
+def passes(job: ScoringJob, suite: ScoringSuite, limit: int | None = None) -> float:
+    """Roughly how long a job takes, as forward passes of a ResNet-20."""
     design = job.network.design
     depth, width = float(design.depth or 20), float(design.width)
     plain = 1.0 if design.family == "residual" else 2.0
-    return suite.n * suite.cost * depth / 20 * math.sqrt(width**3) * plain
+    n = suite.n if limit is None else min(suite.n, limit)
+    return n * suite.cost * depth / 20 * math.sqrt(width**3) * plain

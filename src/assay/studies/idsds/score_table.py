@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from assay.errors import InputError, PrerequisiteError
 from assay.ranking.resampling import Floats
 from assay.store import StoredObject
+from assay.studies.idsds.paper_methods import VGG
 
 NAME = "idsds_scores.parquet"
 SCHEMA = pa.schema(
@@ -70,12 +71,20 @@ class ScoreTable:
         networks: The facts of each network, by the stem of its files.
         pairs: How far pairs of networks are apart.
         masks: The accuracy of a network that sees only masks, by kind: one number a seed.
+        older: The names of networks that were kept of an older table.
     """
 
     rows: tuple[PanelScore, ...] = ()
     networks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     pairs: tuple[Mapping[str, object], ...] = ()
     masks: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    older: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all networks with a score or a fact."""
+        known = {str(facts["network"]) for facts in self.networks.values()}
+        return frozenset(known | {row.network for row in self.rows})
 
     def select(
         self, suite: str, protocol: str | None = None, arm: str | None = None,
@@ -103,7 +112,10 @@ class ScoreTable:
     def write(self, path: Path) -> None:
         """Write it as one parquet file."""
         columns = [[getattr(row, name) for row in self.rows] for name in SCHEMA.names]
-        facts = {"networks": self.networks, "pairs": self.pairs, "masks": self.masks}
+        facts = {
+            "networks": self.networks, "pairs": self.pairs, "masks": self.masks,
+            "older": self.older,
+        }  # fmt: skip
         metadata = {name: json.dumps(value) for name, value in facts.items()}
         table = pa.table(columns, schema=SCHEMA.with_metadata(metadata))
         part = path.with_suffix(".part")
@@ -137,7 +149,34 @@ def read_scores(path: Path) -> ScoreTable:
             f"Expected the scores of the study in `{path}`, got {type(error).__name__}: {error}. "
             f"Run the jobs again."
         ) from None
-    return ScoreTable(rows, facts["networks"], tuple(facts["pairs"]), facts["masks"])
+    older = tuple(json.loads(metadata.get(b"older", b"[]")))
+    return ScoreTable(rows, facts["networks"], tuple(facts["pairs"]), facts["masks"], older)
+
+
+def merged(table: ScoreTable, older: ScoreTable) -> ScoreTable:
+    """A table completed by an older one, of networks that it does not have by name.
+
+    Of a network that the newer table has, nothing stays of the older one: no score, no fact, no
+    pair with another network. Its weights are others.
+    """
+    new = table.names
+    pairs = [pair for pair in older.pairs if not new & {str(pair["network"]), _other(pair)}]
+    return ScoreTable(
+        (*table.rows, *(row for row in older.rows if row.network not in new)),
+        {
+            **{stem: f for stem, f in older.networks.items() if f["network"] not in new},
+            **table.networks,
+        },
+        (*table.pairs, *pairs),
+        {**older.masks, **table.masks},
+        tuple(sorted(older.names - new)),
+    )
+
+
+def _other(pair: Mapping[str, object]) -> str:
+    """The second network of a pair; some tables give only the kind of the pair."""
+    usual = VGG if pair["kind"] == "architecture" else pair["network"]
+    return str(pair.get("other", usual))
 
 
 def rows_of(record: StoredObject) -> list[PanelScore]:

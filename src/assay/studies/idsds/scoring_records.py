@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import hashlib
 import json
 import time
 import traceback
@@ -16,7 +17,9 @@ import torch
 from safetensors.numpy import save_file
 
 from assay.environments.environment import build as build_environment
+from assay.errors import InputError
 from assay.plan.plan import build_one
+from assay.store import StoredObject
 from assay.studies.idsds import likeness, mask_only
 from assay.studies.idsds.panels import (
     MICRO_BATCH,
@@ -35,11 +38,14 @@ from assay.studies.idsds.paper_methods import (
     paper_methods,
 )
 from assay.studies.idsds.runs import ScoringJob, StoredNetwork, scoring_suites
-from assay.training.zoo import zoo_item
+from assay.training.zoo import zoo_file, zoo_item
 from assay.types import Dataset, Model, Pixels, Preprocess
 
 LOOKED = 2000  # images
+PAINTED = 500  # birds
 MASK_SEEDS = 10
+
+AnyJob = ScoringJob | str
 
 
 @dataclass(frozen=True)
@@ -76,31 +82,82 @@ class ScoringSetting:
         """The number of images of a suite that asks for `n`."""
         return n if self.limit is None else min(n, self.limit)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the networks run on a GPU."""
+        return self.device is not None and self.device.startswith("cuda")
+
     def rows(self, n: int) -> int:
         """Inputs per call: on a GPU a full batch, else not more than there are images."""
-        on_gpu = self.device is not None and self.device.startswith("cuda")
-        return self.micro_batch if on_gpu else min(self.micro_batch, n)
+        return self.micro_batch if self.on_gpu else min(self.micro_batch, n)
 
 
-def do_job(job: ScoringJob | str, setting: ScoringSetting) -> tuple[str, float, str]:
+def job_name(job: AnyJob) -> str:
+    """The name of a job's record."""
+    return job if isinstance(job, str) else job.name
+
+
+def weights_of(setting: ScoringSetting, network: StoredNetwork) -> str:
+    """The hash of the file that holds a network's weights."""
+    file = zoo_file(setting.zoo, network.name, network.seed, network.arm, network.epoch)
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def asked(job: AnyJob, setting: ScoringSetting) -> dict[str, object]:
+    """What decides a job's numbers, as its record stores it: weights, images and suite."""
+    if isinstance(job, str):
+        known: dict[str, object] = {"images": setting.count(PAINTED), "steps": setting.steps}
+        return known if job != MASK_ONLY else {"limit": setting.limit}
+    weights = weights_of(setting, job.network)
+    if job.suite == LOOK:
+        return {"weights": weights, "images": setting.count(LOOKED)}
+    suite = scoring_suites(setting.steps)[job.suite]
+    return {
+        "weights": weights, "images": setting.count(suite.n), "methods": list(suite.methods),
+        "protocols": suite.protocols(job.network.kind), "temperatures": list(suite.temperatures),
+    }  # fmt: skip
+
+
+def finished(job: AnyJob, setting: ScoringSetting) -> bool:
+    """Whether a job has a record, of these weights, images, methods and protocols."""
+    record = read_record(job, setting)
+    return record is not None and record.get("asked") == json.loads(json.dumps(asked(job, setting)))
+
+
+def read_record(job: AnyJob, setting: ScoringSetting) -> StoredObject | None:
+    """The record of a job, if there is one."""
+    path = setting.record(job_name(job))
+    if not path.is_file():
+        return None
+    record: StoredObject = json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
+def do_job(job: AnyJob, setting: ScoringSetting) -> tuple[str, float, str]:
     """Run a job and write its record; returns its name, its seconds and an error's message."""
-    name, started = job if isinstance(job, str) else job.name, time.monotonic()
+    name, started = job_name(job), time.monotonic()
     try:
+        about = asked(job, setting)
         record = special(job, setting) if isinstance(job, str) else scored(job, setting)
+        if asked(job, setting) != about:
+            raise InputError(
+                f"Expected the weights of `{name}` to stay the same while it is scored, but they "
+                f"were replaced. Run the jobs again."
+            )
     except Exception as error:  # one failing job must not stop the others
         _write(setting.error(name), traceback.format_exc())
         return name, time.monotonic() - started, f"{type(error).__name__}: {error}"
     finally:
-        _free(setting.device)
-    record["seconds"] = round(time.monotonic() - started, 2)
+        _free(setting)
+    record |= {"asked": about, "seconds": round(time.monotonic() - started, 2)}
     _write(setting.record(name), json.dumps(record))
     setting.error(name).unlink(missing_ok=True)
     return name, time.monotonic() - started, ""
 
 
-def _free(device: str | None) -> None:
+def _free(setting: ScoringSetting) -> None:
     gc.collect()
-    if device is not None and device.startswith("cuda"):
+    if setting.on_gpu:
         torch.cuda.empty_cache()
 
 
@@ -183,7 +240,7 @@ def special(name: str, setting: ScoringSetting) -> dict[str, object]:
     head = {"suite": name, "network": name, "seed": 0, "arm": "", "epoch": None}
     if name == MASK_ONLY:
         return {**head, "rows": [], "masks": _masks(setting)}
-    n = setting.count(500)
+    n = setting.count(PAINTED)
     environment = build_environment("parts", {"samples": n}, None)
     methods = paper_methods(AGNOSTIC, steps=setting.steps, masks=FEW_MASKS)
     protocol = {"part_deletion": {"label": SD}}

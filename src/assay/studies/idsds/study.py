@@ -9,7 +9,9 @@
 The first command trains the networks (`assay.training.zoo`), original, fine-tuned and placebo; the
 second scores them and writes one table, from which the third computes every claim in seconds. The
 arms that some claims need: `tuned-g2` and `tuned-g8` (16), `tuned-uniform` and `tuned-blur` (17) on
-the reference networks, `base-d25`, `base-t4` and the like with their tuned arms (24).
+the reference networks, `base-d25`, `base-t4` and the like with their tuned arms (24). Where only
+some networks were trained again, `--with results/idsds/idsds_scores.parquet` in the second command
+keeps the others.
 """
 
 from __future__ import annotations
