@@ -327,6 +327,21 @@ def test_later_calls_score_new_networks_and_new_weights(zoo):
     assert {pair["kind"] for pair in read_scores(path).pairs} == {"tuned", "seed"}
 
 
+def test_two_architectures_are_compared_network_by_network(zoo):
+    for seed in range(2):
+        write_network(zoo, "resnet20", seed, "base", seed)
+        write_network(zoo, "vgg11", seed, "base", seed)
+    setting = setting_of(zoo, limit=2)
+    list(jobs.run_jobs(networks_only(setting, "look"), setting))
+    path, _ = score_collecting.collect(setting)
+    apart = [p for p in read_scores(path).pairs if p["kind"] == "architecture"]
+    assert [(p["network"], p["seed"], p["other"]) for p in apart] == [
+        ("resnet20", 0, "vgg11"), ("resnet20", 1, "vgg11"), ("vgg11", 0, "resnet20"),
+        ("vgg11", 1, "resnet20"),
+    ]  # fmt: skip
+    assert len({p["mad_softmax"] for p in apart}) == 4  # four different pairs
+
+
 def test_records_of_other_networks_are_left_out(zoo):
     setting = setting_of(zoo)
     list(jobs.run_jobs(networks_only(setting, "look"), setting))
