@@ -297,7 +297,7 @@ FIGURES: Mapping[str, tuple[str, Callable[[ScoreTable], str | None]]] = {
     ),
     "intrinsic": (
         "Networks with maps of their own; that of a BagNet is near-circular, a mean of local "
-        "logits (Table 1)",
+        "logits",
         intrinsic,
     ),
     "softmax": ("Logit or probability, residual (Figure 4b)", lambda t: softmax(t, RESNET)),

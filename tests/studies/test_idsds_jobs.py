@@ -487,3 +487,21 @@ def test_the_command_completes_an_older_table(zoo, monkeypatch, capsys):
     table = read_scores(zoo / "out")
     assert {row.network for row in table.rows} == {"vgg11"}
     assert {str(f["network"]) for f in table.networks.values()} == {"resnet20", "vgg11"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("--with nowhere.parquet", 2, "found none"),
+        ("--only everything", 2, "Expected suites among"),
+        ("--minutes 0", 1, "2 jobs are not finished, e.g. look-resnet20-s0-base"),
+    ],
+)
+def test_the_command_says_what_is_missing(zoo, monkeypatch, capsys, arguments, code, message):
+    monkeypatch.chdir(zoo)
+    usual = "--only look --limit 6 --zoo zoo --data . --out out"
+    monkeypatch.setattr("sys.argv", ["jobs", *usual.split(), *arguments.split()])
+    with pytest.raises(SystemExit) as stopped:
+        jobs.main()
+    assert stopped.value.code == code
+    assert message in capsys.readouterr().err
