@@ -15,8 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from assay.errors import InputError, PrerequisiteError
-from assay.studies.claim import Effect
-from assay.studies.idsds import design_claims, mechanism_claims, protocol_table, stability_claims
+from assay.studies.effect import Effect, replicates
+from assay.studies.idsds import (
+    accuracy_claims,
+    design_claims,
+    mechanism_claims,
+    protocol_table,
+    stability_claims,
+)
 from assay.studies.idsds.contrasts import UnitScores, scores
 from assay.studies.idsds.paper_methods import (
     AGNOSTIC,
@@ -25,12 +31,14 @@ from assay.studies.idsds.paper_methods import (
     INTRINSIC,
     NINE,
     OF_PROBABILITY,
+    PARTS,
     RESNET,
     SD,
     VGG,
     VIT,
 )
 from assay.studies.idsds.score_table import ScoreTable, read_scores
+from assay.training.zoo import LEAST
 
 ROOT = Path(__file__).parents[1]
 SCORES = ROOT / "results" / "idsds" / "idsds_scores.parquet"
@@ -135,12 +143,30 @@ def scatter(points: Mapping[str, tuple[float, float]], x_axis: str, y_axis: str)
         text(LEFT + WIDTH / 2, bottom + 34, x_axis, "middle", "#444"),
         text(LEFT, 28, y_axis, "start", "#444"),
     ]
-    for name, (x, y) in points.items():
-        at, height = across(x), bottom - up(y)
-        lines.append(f'<circle cx="{at:.1f}" cy="{height:.1f}" r="4" fill="{COLOURS[0]}"/>')
-        side, anchor = (-7, "end") if at > LEFT + 0.8 * WIDTH else (7, "start")
-        lines.append(text(at + side, height + 4, name, anchor))
+    places = {name: (across(x), bottom - up(y)) for name, (x, y) in points.items()}
+    lines += [
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{COLOURS[0]}"/>' for x, y in places.values()
+    ]
+    taken = [(x - 4, y, 8.0) for x, y in places.values()]
+    for name, (x, y) in places.items():
+        lines.append(free_label(name, x, y, taken))
     return framed(bottom + 42, lines)
+
+
+def free_label(name: str, x: float, y: float, taken: list[tuple[float, float, float]]) -> str:
+    """The name beside a point, where no earlier label or point is (left end, height, width)."""
+    width = 6.4 * len(name)
+    for down in (0, -11, 11, -22, 22, -33, 33):
+        for left in (x + 7, x - 7 - width):
+            inside = left > LEFT and left + width < LEFT + WIDTH
+            clear = all(
+                abs(y + down - height) > 10 or left > start + length or start > left + width
+                for start, height, length in taken
+            )
+            if inside and clear:
+                taken.append((left, y + down, width))
+                return text(left, y + down + 4, name)
+    return text(x + 7, y + 4, name)
 
 
 # --- what each plot shows -------------------------------------------------------------------------
@@ -212,7 +238,7 @@ def seeds(table: ScoreTable) -> str | None:
 def accuracy(table: ScoreTable) -> str | None:
     """The best IDSDS of each architecture over its accuracy."""
     reached = design_claims.architecture_means(design_claims.attainable(design_claims.nine(table)))
-    right = design_claims.architecture_means(design_claims.accuracy(table, "tuned"))
+    right = design_claims.architecture_means(accuracy_claims.accuracy(table, "tuned"))
     points = {name: (right[name], reached[name]) for name in reached if name in right}
     return scatter(points, "accuracy", "IDSDS of the best of nine methods")
 
@@ -232,8 +258,9 @@ def channels(table: ScoreTable) -> str | None:
 
 def mean_of(name: str, values: Sequence[float]) -> Effect:
     """The mean with its error; of one value, without."""
-    error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return Effect(name, float(np.mean(values)), float(error), max(2, len(values)))
+    if len(values) > 1:
+        return replicates(name, values)
+    return Effect(name, float(np.mean(values)), 0.0, 2)
 
 
 def sizes(table: ScoreTable) -> str | None:
@@ -248,8 +275,13 @@ def sizes(table: ScoreTable) -> str | None:
 
 def architectures(table: ScoreTable) -> str | None:
     """A plain network, a residual one and a transformer, all methods that apply."""
-    labels = [m for m in (*NINE, *ATTENTION, *INTRINSIC)]
-    return dots(nine_of(table, (VGG, RESNET, VIT)), "IDSDS", labels)
+    return dots(nine_of(table, (VGG, RESNET, VIT)), "IDSDS", (*NINE, *ATTENTION))
+
+
+def intrinsic(table: ScoreTable) -> str | None:
+    """Networks with maps of their own, and a reference without."""
+    own = dict.fromkeys(row.network for row in table.select("nine") if row.method in INTRINSIC)
+    return dots(nine_of(table, (RESNET, *own)) if own else {}, "IDSDS", (*NINE, *INTRINSIC))
 
 
 FIGURES: Mapping[str, tuple[str, Callable[[ScoreTable], str | None]]] = {
@@ -262,6 +294,11 @@ FIGURES: Mapping[str, tuple[str, Callable[[ScoreTable], str | None]]] = {
     "width": (
         "Width (Figure 4a)",
         lambda t: dots(nine_of(t, list(design_claims.WIDTHS[0].values())), "IDSDS", NINE),
+    ),
+    "intrinsic": (
+        "Networks with maps of their own; that of a BagNet is near-circular, a mean of local "
+        "logits",
+        intrinsic,
     ),
     "softmax": ("Logit or probability, residual (Figure 4b)", lambda t: softmax(t, RESNET)),
     "norm": (
@@ -288,25 +325,59 @@ FIGURES: Mapping[str, tuple[str, Callable[[ScoreTable], str | None]]] = {
 }
 
 
+def scored_networks(table: ScoreTable) -> Iterator[str]:
+    """The networks, their seeds and accuracies, and the arms that were scored, as Markdown."""
+    yield "| network | seeds | accuracy, original | fine-tuned | arms with scores of nine methods |"
+    yield "|---|---|---|---|---|"
+    rows = table.select("nine")
+    for name in dict.fromkeys(row.network for row in rows):
+        arms = dict.fromkeys(row.arm for row in rows if row.network == name)
+        seeds = {row.seed for row in rows if row.network == name}
+        right = [mean_accuracy(table, name, arm) for arm in ("base", "tuned")]
+        yield f"| `{name}` | {len(seeds)} | {' | '.join(right)} | {', '.join(arms)} |"
+
+
+def mean_accuracy(table: ScoreTable, name: str, arm: str) -> str:
+    """The mean test accuracy of an arm over its seeds; below 80 % the network is under-trained."""
+    values = [v for (n, _), v in accuracy_claims.accuracy(table, arm).items() if n == name]
+    if not values:
+        return ""
+    mean = float(np.mean(values))
+    return f"{mean:.3f}" if mean >= LEAST else f"{mean:.3f}, under-trained"
+
+
+def images_of(table: ScoreTable) -> str:
+    """How many images each protocol of the first table was scored on."""
+    suites = {
+        "IDSDS and SDS": "seeds", "IDS, fixed": "ids", "IDS, updated": "updated",
+        "part deletion": PARTS,
+    }  # fmt: skip
+    found = {name: [row.n for row in table.select(suite)] for name, suite in suites.items()}
+    return "; ".join(f"{name} {max(of)}" for name, of in found.items() if of)
+
+
 def draw(table: ScoreTable, images: Path = IMAGES) -> list[str]:
     """Write the plots and return the lines of the page."""
     lines = list(protocol_table.markdown(table))
-    networks = {str(f["network"]) for f in table.networks.values()}
     if lines:
         scored = {row.network for row in table.select("seeds", arm="tuned")}
         names = " and ".join(name for name in CONVOLUTIONAL if name in scored)
         lines = [
-            f"{len(networks)} architectures were scored. In the table: {names}, mean and interval",
-            "over their seeds; part deletion over images.",
+            *scored_networks(table),
+            "",
+            f"The next table is of {names}: mean and interval over their seeds, of part deletion",
+            f"over images. Images: {images_of(table)}.",
             "",
             *lines,
         ]
     for name, (title, plot) in FIGURES.items():
         svg = plot(table)
-        if svg is not None:
-            path = images / f"idsds_{name}.svg"
-            path.write_text(svg, encoding="utf-8")
-            lines += ["", f"![{title}](../images/{path.name})", "", f"*{title}.*"]
+        path = images / f"idsds_{name}.svg"
+        if svg is None:
+            path.unlink(missing_ok=True)
+            continue
+        path.write_text(svg, encoding="utf-8")
+        lines += ["", f"![{title}](../images/{path.name})", "", f"*{title}.*"]
     return lines or ["No scores are published yet."]
 
 

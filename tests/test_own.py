@@ -303,6 +303,9 @@ class TestFolders:
     [
         (["run", "--model", "./my_net.py:build"], "`--data` is missing"),
         (["run", "demo", "--model", "x"], "not both"),
+        (["run", "idsds_cells"], "`--model` is missing"),
+        (["run", "idsds_cells", "--model", "./my_net.py:build"], "`--data` is missing"),
+        (["run", "idsds_cells", "--methods", "saliency"], "not both"),
         ([*OWN, "--mean", "a,b"], "`--mean` to be numbers"),
         (["run", "--model", "./my_net.py:build", "--data", "val"], "--size"),
     ],

@@ -10,7 +10,17 @@ from pydantic import Field
 
 import assay
 from assay.plugins import registry
-from assay.suite.spec import Spec, choose, choose_one, make_suite, parse_suite, read_suite, suites
+from assay.suite.spec import (
+    Spec,
+    choose,
+    choose_one,
+    explains_nothing,
+    make_suite,
+    parse_suite,
+    read_suite,
+    suite_fields,
+    suites,
+)
 
 
 @pytest.fixture
@@ -170,7 +180,13 @@ class TestSuites:
     def test_the_packaged_ones_resolve(self):
         assert "demo" in suites()
         for name in suites():
-            spec = read_suite(name)
+            fields, where = suite_fields(name)
+            if explains_nothing(fields):
+                with pytest.raises(assay.InputError, match="--model M --data D"):
+                    read_suite(name)
+                fields |= {"models": ["a"], "datasets": ["b"]}
+            spec = make_suite(fields, where)
+            assert spec.title
             assert choose("method", spec.methods)
             assert choose("protocol", spec.protocols)
             assert choose("environment", spec.environments) or spec.models

@@ -10,13 +10,14 @@ from scipy import stats
 
 from assay.errors import InputError
 from assay.studies import claim as c
+from assay.studies import effect as effects
 from assay.studies.published_claims import claims_of, complete, parse, published, write
 
 CLAIM = c.Claim("soco.12", "soco", "Something rises", margin=0.1, n=100)
 
 
-def verdict(effects, claim=CLAIM, setting="exact"):
-    (row,) = c.judge([c.make_row(claim, effects, setting)])
+def verdict(parts, claim=CLAIM, setting="exact"):
+    (row,) = c.judge([c.make_row(claim, parts, setting)])
     return row
 
 
@@ -96,6 +97,16 @@ def test_parts_may_have_directions_of_their_own():
     assert verdict([up, effect(0.0, direction="below")]).verdict == "holds"
 
 
+def test_a_part_that_was_not_tested_is_named_and_leaves_the_row_undecided():
+    missing = effects.absent("the other half", "expected 2 networks, got 0.")
+    for value in (0.9, -0.9):
+        row = verdict([effect(value), missing])
+        assert (row.verdict, row.value, row.n) == ("undecided", value, 100)
+        assert "Not tested, so nothing is decided: the other half: expected 2" in row.note
+    with pytest.raises(InputError, match="Nothing of the claim was tested"):
+        verdict([missing])
+
+
 # --- p-values and their correction --------------------------------------------------------------
 
 
@@ -105,6 +116,69 @@ def test_p_values_are_those_of_student():
     expected = stats.ttest_1samp(values, 0.1)
     assert c.p_values(found)[0] == pytest.approx(expected.pvalue)
     assert found.interval() == pytest.approx(tuple(expected.confidence_interval(0.95)))
+
+
+@pytest.mark.parametrize("count", [0, 3, 10])
+def test_a_share_has_wilsons_interval(count):
+    found = effects.share("it", count, 10)
+    expected = stats.binomtest(count, 10).proportion_ci(method="wilson")
+    assert found.interval() == pytest.approx((expected.low, expected.high))
+    agrees = replace(found, direction="above", margin=0.5)
+    assert (c.p_values(agrees)[0] <= 0.05) == (expected.low > 0.5)
+    assert (c.p_values(agrees)[1] <= 0.05) == (expected.high < 0.5)
+
+
+def test_a_correlation_has_fishers_interval():
+    random = np.random.default_rng(0)
+    x = random.standard_normal(8)
+    y = x + 0.3 * random.standard_normal(8)
+    found, expected = effects.correlation("it", x, y), stats.pearsonr(x, y)
+    assert found.value == pytest.approx(expected.statistic)
+    assert found.interval() == pytest.approx(tuple(expected.confidence_interval()))
+    for low in (
+        expected.confidence_interval().low - 1e-6,
+        expected.confidence_interval().low + 1e-6,
+    ):
+        decided = c.p_values(replace(found, direction="above", margin=low))[0] <= 0.05
+        assert decided == (low < expected.confidence_interval().low)
+
+
+@pytest.mark.parametrize("values", [[0.99, 0.5, 0.98], [1.0, 1.0], [-0.9, -0.2], [0.1, -0.1, 0.0]])
+def test_mean_correlations_stay_in_their_range(values):
+    found = c.replicates("it", values, "correlation")
+    low, high = found.interval()
+    assert -1 <= low <= found.value <= high <= 1
+    wide = c.replicates("it", [0.01, 0.02, 0.03])  # far from the ends both are the same
+    near = replace(wide, scale="correlation")
+    assert near.interval() == pytest.approx(wide.interval(), abs=1e-4)
+
+
+def test_the_share_of_positive_contrasts():
+    def positive(*ratios):
+        return effects.PositiveShare("it", np.mean(np.array(ratios) > 0), 0, 11, ratios=ratios)
+
+    assert positive(9, 9, 9, 9).interval() == (1, 1)
+    assert positive(9, 9, 9, -9).interval() == (0.75, 0.75)
+    assert positive(9, 9, 0.1, -0.1).interval() == (0.5, 1)
+    assert positive(0.1, -0.1).interval() == (0, 1)
+    # At least 1 of 2: the smaller p-value times 2 (and two-sided); at least 2 of 2: the larger one.
+    one, both = (replace(positive(3, 2), direction="above", margin=m) for m in (0.4, 0.5))
+    assert c.p_values(one)[0] == pytest.approx(2 * 2 * stats.t.sf(3, 10))
+    assert c.p_values(both)[0] == pytest.approx(2 * max(2 * stats.t.sf(3, 10), stats.t.sf(2, 10)))
+    assert c.p_values(replace(one, margin=1.0))[0] == 1  # a share cannot be above 1
+    assert c.p_values(replace(positive(-9, -9), direction="above", margin=0.5))[1] < 0.001
+
+
+def test_the_share_of_positive_contrasts_keeps_its_level():
+    """Half of ten contrasts are clearly positive, the others zero: the share is not above .5."""
+    random, wrong = np.random.default_rng(0), 0
+    for _ in range(1000):
+        means = np.array([3.0] * 5 + [0.0] * 5)
+        data = random.standard_normal((8, 10)) + means
+        ratios = tuple(data.mean(0) / (data.std(0, ddof=1) / np.sqrt(8)))
+        found = effects.PositiveShare("it", 0.5, 0, 8, "above", 0.5, ratios=ratios)
+        wrong += c.p_values(found)[0] <= 0.05
+    assert wrong <= 0.05 / 2 * 1000 + 3 * np.sqrt(1000 * 0.025 * 0.975)
 
 
 def test_two_groups_are_held_apart_as_by_welch():

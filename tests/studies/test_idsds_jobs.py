@@ -327,6 +327,21 @@ def test_later_calls_score_new_networks_and_new_weights(zoo):
     assert {pair["kind"] for pair in read_scores(path).pairs} == {"tuned", "seed"}
 
 
+def test_two_architectures_are_compared_network_by_network(zoo):
+    for seed in range(2):
+        write_network(zoo, "resnet20", seed, "base", seed)
+        write_network(zoo, "vgg11", seed, "base", seed)
+    setting = setting_of(zoo, limit=2)
+    list(jobs.run_jobs(networks_only(setting, "look"), setting))
+    path, _ = score_collecting.collect(setting)
+    apart = [p for p in read_scores(path).pairs if p["kind"] == "architecture"]
+    assert [(p["network"], p["seed"], p["other"]) for p in apart] == [
+        ("resnet20", 0, "vgg11"), ("resnet20", 1, "vgg11"), ("vgg11", 0, "resnet20"),
+        ("vgg11", 1, "resnet20"),
+    ]  # fmt: skip
+    assert len({p["mad_softmax"] for p in apart}) == 4  # four different pairs
+
+
 def test_records_of_other_networks_are_left_out(zoo):
     setting = setting_of(zoo)
     list(jobs.run_jobs(networks_only(setting, "look"), setting))
@@ -472,3 +487,21 @@ def test_the_command_completes_an_older_table(zoo, monkeypatch, capsys):
     table = read_scores(zoo / "out")
     assert {row.network for row in table.rows} == {"vgg11"}
     assert {str(f["network"]) for f in table.networks.values()} == {"resnet20", "vgg11"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("--with nowhere.parquet", 2, "found none"),
+        ("--only everything", 2, "Expected suites among"),
+        ("--minutes 0", 1, "2 jobs are not finished, e.g. look-resnet20-s0-base"),
+    ],
+)
+def test_the_command_says_what_is_missing(zoo, monkeypatch, capsys, arguments, code, message):
+    monkeypatch.chdir(zoo)
+    usual = "--only look --limit 6 --zoo zoo --data . --out out"
+    monkeypatch.setattr("sys.argv", ["jobs", *usual.split(), *arguments.split()])
+    with pytest.raises(SystemExit) as stopped:
+        jobs.main()
+    assert stopped.value.code == code
+    assert message in capsys.readouterr().err

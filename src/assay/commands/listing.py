@@ -89,9 +89,9 @@ def cost_of(row: Listed) -> tuple[str, str]:
 
 
 def _suites() -> list[Listed]:
-    from assay.suite.spec import read_suite, suites
+    from assay.suite.spec import suite_fields, suites
 
-    return [{"name": name, "summary": read_suite(name).title} for name in suites()]
+    return [{"name": name, "summary": suite_fields(name)[0]["title"]} for name in suites()]
 
 
 def _plugins(kind: str) -> Iterator[Listed]:

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 
 
 def run(
-    suite: Annotated[str | None, typer.Argument(help="A suite's name or a YAML file.")] = None,
+    suite: Annotated[
+        str | None,
+        typer.Argument(
+            help="A suite's name or a YAML file. One without models and data takes --model, --data."
+        ),
+    ] = None,
     out: OutOption = Path("assay-run"),
     workers: WorkersOption = 1,
     device: DeviceOption = None,
@@ -86,22 +91,23 @@ def run(
     ] = "label",
 ) -> None:
     """Run a suite, or your own model on your own data. Run it again to resume."""
-    from assay.suite.from_options import ModelOptions, own_suite
-    from assay.suite.spec import read_suite
+    from assay.suite.from_options import ModelOptions, own_fields, own_suite
+    from assay.suite.spec import explains_nothing, make_suite, suite_fields
 
+    described = ModelOptions(weights, size, resize, mean, std, classes, card)
     if suite is None:
         from assay.plan.applicable import only_applicable
 
-        described = ModelOptions(weights, size, resize, mean, std, classes, card)
         spec = own_suite(model, data, described, methods, protocols, target, train)
         spec = only_applicable(spec, methods=methods is None, protocols=protocols is None)
     else:
-        _refuse_beside_suite(
-            model=model, weights=weights, data=data, methods=methods, size=size,
-            protocols=protocols, resize=resize, mean=mean, std=std, classes=classes,
-            card=card, train=train,
-        )  # fmt: skip
-        spec = read_suite(suite)
+        fields, where = suite_fields(suite)
+        _refuse_beside_suite(methods=methods, protocols=protocols)
+        if explains_nothing(fields):
+            fields |= own_fields(model, data, described, train)
+        else:
+            _refuse_beside_suite(model=model, data=data, train=train, **vars(described))
+        spec = make_suite(fields, where)
     run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,17 +12,19 @@ from scipy import stats
 
 from assay.errors import InputError
 from assay.ranking.orders import FEWEST_GROUPS
-from assay.ranking.resampling import Floats, resample_counts
+from assay.studies.effect import ALPHA as ALPHA
+from assay.studies.effect import Direction as Direction
+from assay.studies.effect import Effect as Effect
+from assay.studies.effect import apart as apart
+from assay.studies.effect import bootstrap as bootstrap
+from assay.studies.effect import replicates as replicates
 
-Direction = Literal["above", "below", "within", "outside"]
 SettingKind = Literal["exact", "scaled", "stand-in"]
 
 # The verdicts of a claim.
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
 NOT_CARRIED = "does not carry over"  # a failure on a stand-in
 NOT_TESTABLE, NOT_RUN = "not testable here", "not run yet"
-
-ALPHA = 0.05  # for all claims of one paper together, by Holm; two-sided
 
 COLUMNS = (
     "id", "paper", "statement", "setting", "value", "low", "high", "n", "verdict", "note",
@@ -59,44 +61,6 @@ class Claim:
     parts: Literal["all", "any"] = "all"
     reason: str = ""
     testable: bool = True
-
-
-@dataclass(frozen=True)
-class Effect:
-    """One measured number of a claim.
-
-    Attributes:
-        name: What was measured.
-        value: The number.
-        error: Its standard error; 0 where it is exact.
-        n: How many units it is based on.
-        direction: Where it must lie, if different from the claim's.
-        margin: The smallest effect that counts, if different from the claim's.
-        freedom: The degrees of freedom of the error; by default n - 1.
-    """
-
-    name: str
-    value: float
-    error: float
-    n: int
-    direction: Direction | None = None
-    margin: float | None = None
-    freedom: int | None = None
-
-    @property
-    def degrees(self) -> int:
-        """The degrees of freedom of the error."""
-        return self.n - 1 if self.freedom is None else self.freedom
-
-    def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
-        """The interval of level 1 - alpha by Student's distribution."""
-        half = float(stats.t.isf(alpha / 2, self.degrees)) * self.error
-        return self.value - half, self.value + half
-
-    def __str__(self) -> str:
-        """The number with its interval, as text."""
-        low, high = self.interval()
-        return f"{self.name} {self.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 @dataclass(frozen=True)
@@ -143,57 +107,16 @@ class ClaimRow:
         return {**columns, "note": f"{self.note} {self.remedy}".strip()}
 
 
-def bootstrap(
-    names: Sequence[str],
-    statistic: Callable[[Floats], Floats],
-    n: int,
-    *,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> list[Effect]:
-    """Statistics of a whole set with bootstrap errors; each resample repeats every decision.
-
-    Args:
-        names: The names of the statistics.
-        statistic: From weights of samples `[b, n]` to the statistics `[b, m]`.
-        n: The number of samples.
-        resamples: Number of resamples of the samples.
-        seed: Seed of the resamples.
-    """
-    if n < 2:
-        raise InputError(f"Expected at least 2 samples to resample, got {n}. Raise `n`.")
-    values = statistic(np.ones((1, n)))[0]
-    drawn = [statistic(counts) for counts in resample_counts(n, resamples, seed, columns=n)]
-    errors = np.concatenate(drawn).std(axis=0) * math.sqrt(n / (n - 1))
-    return [
-        Effect(name, float(value), float(error), n)
-        for name, value, error in zip(names, values, errors, strict=True)
-    ]
-
-
-def replicates(name: str, values: Sequence[float] | Floats) -> Effect:
-    """The mean of independent replicates with its standard error."""
-    numbers = np.asarray(values, dtype=float)
-    if len(numbers) < 2:
-        raise InputError(f"Expected at least 2 replicates of {name}, got {len(numbers)}.")
-    error = float(numbers.std(ddof=1) / math.sqrt(len(numbers)))
-    return Effect(name, float(numbers.mean()), error, len(numbers))
-
-
-def apart(name: str, these: Sequence[float], those: Sequence[float]) -> Effect:
-    """The difference of the means of two independent groups, with Welch's error.
-
-    Its `n` is the size of the smaller group, which is conservative.
-    """
-    one, other = replicates(name, these), replicates(name, those)
-    error = math.hypot(one.error, other.error)
-    return Effect(name, one.value - other.value, error, min(one.n, other.n))
-
-
 def make_row(
     claim: Claim, effects: Sequence[Effect], setting: SettingKind, where: str = "", note: str = ""
 ) -> ClaimRow:
-    """A row without its verdict, which depends on the paper's other claims (see `judge`)."""
+    """A row without its verdict, which depends on the paper's other claims (see `judge`).
+
+    A row with a part that was not tested names it and stays undecided.
+
+    Raises:
+        InputError: No part was tested.
+    """
     effects = [
         replace(
             e,
@@ -202,6 +125,10 @@ def make_row(
         )
         for e in effects
     ]
+    missing = [f"{e.name}: {e.absent}" for e in effects if e.absent]
+    effects = [e for e in effects if not e.absent]
+    if not effects:
+        raise InputError(f"Nothing of the claim was tested. {' '.join(missing)}".strip())
     tested = [p_values(e) for e in effects]
     holds, fails = ([t[i] for t in tested] for i in (0, 1))
     if (
@@ -215,6 +142,8 @@ def make_row(
     low, high = shown.interval()
     listed = "; ".join(str(e) for e in effects) if len(effects) > 1 else ""
     few = f"Fewer than the {claim.n:,} wanted" if shown.n < claim.n else ""
+    untested = f"Not tested, so nothing is decided: {' '.join(missing)}" if missing else ""
+    texts = (f"{shown.name}, {_where(shown)}", listed, untested, note, few)
     return ClaimRow(
         id=f"{claim.id}@{where}" if where else claim.id,
         claim=claim.id,
@@ -226,11 +155,9 @@ def make_row(
         high=high,
         n=shown.n,
         verdict=UNDECIDED,
-        note=" ".join(
-            f"{text}." for text in (f"{shown.name}, {_where(shown)}", listed, note, few) if text
-        ),
-        p_holds=p_holds,
-        p_fails=p_fails,
+        note=" ".join(f"{text.rstrip('.')}." for text in texts if text),
+        p_holds=None if missing else p_holds,
+        p_fails=None if missing else p_fails,
         # If any part is enough, the part that is shown decides.
         needed={e.name: _distance(e) for e in (effects if claim.parts == "all" else [shown])},
     )
@@ -243,23 +170,14 @@ def p_values(effect: Effect) -> tuple[float, float]:
     the whole interval contradicts it.
     """
     margin = effect.margin or 0.0
-    over, under = _tails(effect, margin)  # p of "it is not above the margin", "... not below"
+    over, under = effect.tails(margin)  # p of "it is not above the margin", "... not below"
     if effect.direction == "above":
         return over, under
     if effect.direction == "below":
         return under, over
-    over_low, under_low = _tails(effect, -margin)
+    over_low, under_low = effect.tails(-margin)
     within, outside = max(under, over_low), min(1.0, min(over, under_low))
     return (within, outside) if effect.direction == "within" else (outside, within)
-
-
-def _tails(effect: Effect, margin: float) -> tuple[float, float]:
-    distance = effect.value - margin
-    if effect.error == 0:
-        return (0.0 if distance > 0 else 1.0), (0.0 if distance < 0 else 1.0)
-    t = distance / effect.error
-    above, below = stats.t.sf(t, effect.degrees), stats.t.cdf(t, effect.degrees)
-    return min(1.0, 2 * float(above)), min(1.0, 2 * float(below))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -324,13 +242,13 @@ def _where(effect: Effect) -> str:
     return f"wanted {place.format(margin)}"
 
 
-def open_row(claim: Claim) -> ClaimRow:
-    """The row of a claim that was not run, with the reason."""
+def open_row(claim: Claim, where: str = "", reason: str = "") -> ClaimRow:
+    """The row of a claim, or of a part of it, that was not run, with the reason."""
     return ClaimRow(
-        id=claim.id,
+        id=f"{claim.id}@{where}" if where else claim.id,
         claim=claim.id,
         paper=claim.paper,
         statement=claim.statement,
         verdict=NOT_RUN if claim.testable else NOT_TESTABLE,
-        note=claim.reason or f"`assay claims --run {claim.id}` runs it.",
+        note=reason or claim.reason or f"`assay claims --run {claim.id}` runs it.",
     )

@@ -50,22 +50,38 @@ def own_suite(
     Raises:
         InputError: Model or data is missing, or an argument is invalid.
     """
-    if model is None or data is None:
-        missing = "--model" if model is None else "--data"
-        raise InputError(f"Expected a suite, or `--model` and `--data`: `{missing}` is missing.")
     chosen = METHODS if methods is None else [method_item(word) for word in _words(methods)]
-    classes = None if described.classes is None else _words(described.classes)
     return make_suite(
         {
-            "datasets": [dataset_item(data, classes)],
-            "train": [] if train is None else [dataset_item(train, classes)],
-            "models": [model_item(model, described)],
+            **own_fields(model, data, described, train),
             "methods": list(chosen),
             "protocols": list(PROTOCOLS) if protocols is None else _words(protocols),
             "target": int(target) if target.isdecimal() else target,
         },
         "the command",
     )
+
+
+def own_fields(
+    model: str | None, data: str | None, described: ModelOptions, train: str | None = None
+) -> dict[str, list[Item]]:
+    """The fields of a suite that say what is explained: data, training samples and model.
+
+    Raises:
+        InputError: Model or data is missing, or an argument is invalid.
+    """
+    if model is None or data is None:
+        missing = "--model" if model is None else "--data"
+        raise InputError(
+            f"Expected `--model` and `--data`, or a suite that contains both: `{missing}` is "
+            f"missing."
+        )
+    classes = None if described.classes is None else _words(described.classes)
+    return {
+        "datasets": [dataset_item(data, classes)],
+        "train": [] if train is None else [dataset_item(train, classes)],
+        "models": [model_item(model, described)],
+    }
 
 
 def model_item(model: str, described: ModelOptions) -> Item:

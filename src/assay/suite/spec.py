@@ -119,7 +119,10 @@ class Spec(BaseModel):
     @model_validator(mode="after")
     def _something_to_explain(self) -> "Spec":
         if bool(self.datasets) != bool(self.models) or not (self.models or self.environments):
-            raise ValueError("a suite takes `datasets` and `models`, or `environments`, or both")
+            raise ValueError(
+                "a suite takes `datasets` and `models`, or `environments`, or both; one without "
+                "takes them from `assay run SUITE --model M --data D`"
+            )
         if len(self.train) not in (0, 1, len(self.datasets)) or (self.train and not self.datasets):
             raise ValueError(
                 f"expected `train` to hold one item, or one for each of {len(self.datasets)} "
@@ -156,18 +159,28 @@ def read_suite(source: str | Path) -> Spec:
     Raises:
         InputError: The suite does not exist, is not YAML, or has unknown or invalid fields.
     """
+    return make_suite(*suite_fields(source))
+
+
+def suite_fields(source: str | Path) -> tuple[dict[str, Any], str]:
+    """The fields of a suite by its name or from a YAML file, and what errors call it."""
     path = Path(source)
     if path.suffix not in (".yaml", ".yml"):
         packaged = resources.files("assay") / "suite" / "ready" / f"{source}.yaml"
         if not packaged.is_file():
             raise unknown("suite", str(source), suites())
-        return parse_suite(packaged.read_text(), f"suite `{source}`")
+        return parse_fields(packaged.read_text(), f"suite `{source}`"), f"suite `{source}`"
     if not path.is_file():
         raise PrerequisiteError(f"There is no suite file `{path}`.")
     try:
-        return parse_suite(path.read_text(encoding="utf-8"), f"`{path}`")
+        return parse_fields(path.read_text(encoding="utf-8"), f"`{path}`"), f"`{path}`"
     except UnicodeDecodeError:
         raise InputError(f"Expected the suite `{path}` to be UTF-8 text.") from None
+
+
+def explains_nothing(fields: Mapping[str, Any]) -> bool:
+    """Whether a suite has only methods and protocols, for any model and data."""
+    return not any(fields.get(name) for name in ("datasets", "models", "environments"))
 
 
 def suites() -> list[str]:
@@ -180,6 +193,11 @@ def suites() -> list[str]:
 
 def parse_suite(text: str, where: str) -> Spec:
     """A suite from YAML text; `where` names it in errors."""
+    return make_suite(parse_fields(text, where), where)
+
+
+def parse_fields(text: str, where: str) -> dict[str, Any]:
+    """The fields of a suite in YAML text; `where` names it in errors."""
     try:
         fields = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -189,7 +207,7 @@ def parse_suite(text: str, where: str) -> Spec:
     for name in fields:
         if name not in Spec.model_fields:
             raise unknown(f"field in {where}:", str(name), Spec.model_fields)
-    return make_suite(fields, where)
+    return dict(fields)
 
 
 def make_suite(fields: Mapping[str, Any], where: str = "the call") -> Spec:

@@ -44,7 +44,8 @@ CLAIMS = (
     _claim(
         5, "SmoothGrad lowers IDSDS for IxG, IG and Grad-CAM++",
         "IDSDS with noise minus without, each of three; with the authors' noise, and in a second "
-        "row with the usual noise", direction="below", margin=-MARGIN,
+        "row with the usual noise, there without a CAM that is equal by definition",
+        direction="below", margin=-MARGIN,
     ),
     _claim(
         6, "Absolute values hurt the better methods",
@@ -91,7 +92,8 @@ CLAIMS = (
         14, "Fine-tuning keeps the accuracy and raises that without the worst patch by 4 to 13 "
         "points",
         "accuracy after minus before within .05; accuracy without the worst patch, after minus "
-        "before, above .04; the same minus the placebo's above .04", margin=0.04, unit="network",
+        "before, above .04; the same minus the placebo's above .04; means over all networks, and "
+        "in a second row each architecture", margin=0.04, unit="network",
     ),
     _claim(
         15, "A fine-tuned network is much more like its original than another architecture is",
@@ -114,7 +116,8 @@ CLAIMS = (
         18, "VGG is more attributable than ResNet and ResNet than ViT; the order of methods is "
         "fairly stable",
         "IDSDS of the best method: plain minus residual, residual minus transformer above .01; "
-        "rank correlation of the methods between families above .5", unit="architecture",
+        "rank correlation of the methods, residual with plain and with transformer, above .5",
+        unit="architecture",
     ),
     _claim(
         19, "On ViT CheferLRP ties with IG-U for the best, Rollout is in the middle",
@@ -147,7 +150,9 @@ CLAIMS = (
         "width",
         "slope of the best IDSDS over accuracy between architectures and, with accuracy "
         "manipulated, within them, below 0; IDSDS lost per point of accuracy gained, depth minus "
-        "width, above 0", direction="below", margin=0.0, unit="architecture, with seeds nested",
+        "width, above 0; between architectures only where their accuracies span .1",
+        direction="below", margin=0.0,
+        unit="architecture, with seeds nested",
     ),
     _claim(
         25, "More attributable models prefer Grad-CAM, less attributable ones IG-U",

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +19,8 @@ from scipy import stats
 
 from assay.errors import InputError
 from assay.ranking.resampling import Floats
-from assay.studies.claim import Claim, ClaimRow, Effect, open_row, replicates
+from assay.studies.claim import Claim, ClaimRow, SettingKind, make_row, open_row
+from assay.studies.effect import Effect, PositiveShare, Scale, absent, replicates, share
 from assay.studies.idsds.paper_methods import SAME, SD
 from assay.studies.idsds.score_table import PanelScore, ScoreTable, read_scores
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 Unit = tuple[str, int]  # a network and its seed
 UnitScores = dict[Unit, dict[str, PanelScore]]  # by unit and method
 POWER = 0.8  # of the smallest detectable difference
-RESAMPLES = 1000
+RESAMPLES = 2000
 
 Test = Callable[[Claim, "Study"], list[ClaimRow]]
 FromTable = Callable[[Claim, ScoreTable], list[ClaimRow]]
@@ -42,10 +45,35 @@ def from_table(function: FromTable) -> Test:
         try:
             return function(claim, table)
         except InputError as error:  # too few units for an interval
-            row = open_row(claim)
-            return [ClaimRow(**{**vars(row), "note": f"The table has too few scores. {error}"})]
+            return [open_row(claim, reason=f"{TOO_FEW} {error}")]
 
     return test
+
+
+TOO_FEW = "The table has too few scores."
+
+
+def judged_row(
+    claim: Claim, effects: Sequence[Effect], where: str = "", note: str = "", unit: str = "",
+    setting: SettingKind = "stand-in",
+) -> ClaimRow:  # fmt: skip
+    """A row whose note names the unit; its `n` is that of the part with the fewest."""
+    sizes = {e.name: e.n for e in effects if not e.absent}
+    parts = "; ".join(f"{name}: {n}" for name, n in sizes.items())
+    several = f" By part: {parts}." if len(set(sizes.values())) > 1 else ""
+    counts = f"n counts: {unit or claim.unit}.{several}"
+    row = make_row(claim, effects, setting, where, f"{counts} {note}")
+    return replace(row, n=min(sizes.values()))
+
+
+def judged_part(
+    claim: Claim, where: str, effects: Callable[[], Sequence[Effect]], note: str, unit: str
+) -> ClaimRow:
+    """The row of a part of a claim; without the scores it needs the row is open."""
+    try:
+        return judged_row(claim, effects(), where, note, unit)
+    except InputError as error:
+        return open_row(claim, where, f"{TOO_FEW} {error}")
 
 
 def scores(
@@ -116,33 +144,32 @@ def agreement(one: Mapping[str, PanelScore], other: Mapping[str, PanelScore]) ->
     return float(stats.spearmanr(*columns).statistic)
 
 
-def over_units(name: str, values: Mapping[Unit, float]) -> Effect:
-    """The mean over networks with its standard error."""
-    return replicates(name, list(values.values()))
+def over_units(name: str, values: Mapping[Unit, float], scale: Scale = "plain") -> Effect:
+    """The mean over networks with its standard error; absent where fewer than two have a value."""
+    if len(values) < 2:
+        return absent(name, f"expected at least 2 networks, got {len(values)}.")
+    return replicates(name, list(values.values()), scale)
 
 
 def by_architecture(name: str, values: Mapping[Unit, float]) -> list[Effect]:
-    """One effect for each architecture, over its seeds; one-seed architectures are left out.
-
-    Raises:
-        InputError: No architecture has two seeds.
-    """
+    """One effect for each architecture, over its seeds; one-seed architectures are left out."""
     groups = {network: of for network, of in grouped(values).items() if len(of) > 1}
     if not groups:
-        raise InputError(f"Expected an architecture with at least 2 seeds for {name}, got none.")
+        return [absent(name, "expected an architecture with at least 2 seeds, got none.")]
     return [replicates(f"{network}: {name}", of) for network, of in groups.items()]
 
 
 def share_of_units(name: str, marks: Mapping[Unit, bool]) -> Effect:
-    """The share of networks with a mark. One success and one failure are added for its error.
+    """The share of networks with a mark."""
+    if len(marks) < 2:
+        return absent(name, f"expected at least 2 networks, got {len(marks)}.")
+    return share(name, sum(marks.values()), len(marks))
 
-    Without them, networks that all agree would have no error at all.
-    """
-    n, count = len(marks), sum(marks.values())
-    if n < 2:
-        raise InputError(f"Expected at least 2 networks for {name}, got {n}.")
-    share = (count + 1) / (n + 2)
-    return Effect(name, count / n, math.sqrt(share * (1 - share) / (n + 2)), n)
+
+def several_seeds(rows: UnitScores) -> UnitScores:
+    """Only architectures with several seeds: one network says nothing about its architecture."""
+    counts = Counter(network for network, _ in rows)
+    return {unit: of for unit, of in rows.items() if counts[unit[0]] > 1}
 
 
 def grouped(values: Mapping[Unit, float]) -> dict[str, list[float]]:
@@ -179,19 +206,29 @@ def detectable(sd: float, n: int) -> float:
 def share_of_methods(name: str, table: Floats, *, seed: int = 0) -> Effect:
     """The share of methods with a positive contrast `[methods, units, blocks of images]`.
 
-    The error is that of a bootstrap over units and blocks of images together.
+    The error of each contrast is that of a bootstrap over units and blocks of images together.
     """
     if table.ndim != 3 or table.shape[1] < 2:
-        raise InputError(f"Expected contrasts of at least 2 networks for {name}.")
-    rng = np.random.default_rng(seed)
+        return absent(name, "expected contrasts of at least 2 networks.")
     _, units, blocks = table.shape
-    value = float((np.nanmean(table, (1, 2)) > 0).mean())
-    drawn = []
-    for _ in range(RESAMPLES):
-        rows, columns = rng.integers(units, size=units), rng.integers(blocks, size=blocks)
-        resampled = table[:, rows][:, :, columns]
-        drawn.append((np.nanmean(resampled, (1, 2)) > 0).mean())
-    return Effect(name, value, float(np.std(drawn, ddof=1)), units)
+    rng = np.random.default_rng(seed)
+    rows, columns = (
+        rng.multinomial(size, np.full(size, 1 / size), size=RESAMPLES) for size in (units, blocks)
+    )
+    known = np.isfinite(table)
+    sums, counts = (
+        np.einsum("bu,muk,bk->bm", rows, part, columns, optimize=True)
+        for part in (np.where(known, table, 0.0), known.astype(float))
+    )
+    drawn = sums / np.where(counts > 0, counts, np.nan)  # [resamples, methods]
+    means = np.nanmean(table, (1, 2))
+    errors = np.nanstd(drawn, axis=0, ddof=1) * math.sqrt(units / (units - 1))
+    with np.errstate(divide="ignore"):
+        ratios = np.where(means == 0, 0.0, means / errors)
+    found = float((means > 0).mean())
+    effect = PositiveShare(name, found, 0.0, units, ratios=tuple(map(float, ratios)))
+    low, high = effect.interval()
+    return replace(effect, error=(high - low) / 4)
 
 
 def contrast_table(
@@ -233,7 +270,7 @@ def common_slope(name: str, groups: Sequence[tuple[Sequence[float], Sequence[flo
     points = sum(len(a) for a, _ in groups)
     left = points - len(groups) - 1
     if left < 1:
-        raise InputError(f"Expected more points for the slope of {name}, got {points}.")
+        return absent(name, f"expected more points for a slope with an error, got {points}.")
     x = np.concatenate([np.asarray(a, float) - np.mean(a) for a, _ in groups])
     y = np.concatenate([np.asarray(b, float) - np.mean(b) for _, b in groups])
     value = float((x * y).sum() / (x * x).sum())

@@ -1,18 +1,18 @@
-"""Claims 18 to 25: what the design of a network changes."""
+"""Claims 18 to 23: what the design of a network changes."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
 
 from assay.errors import InputError
 from assay.ranking.resampling import Floats
-from assay.studies.claim import Claim, ClaimRow, Effect, apart, bootstrap, make_row
+from assay.studies.claim import Claim, ClaimRow
+from assay.studies.effect import Effect, absent, apart
 from assay.studies.idsds.contrasts import (
     Unit,
     UnitScores,
@@ -23,15 +23,18 @@ from assay.studies.idsds.contrasts import (
     differences,
     from_table,
     grouped,
+    judged_part,
+    judged_row,
     leads,
     others_than,
     over_units,
     scores,
     seeds_note,
+    several_seeds,
     share_of_methods,
     slope,
 )
-from assay.studies.idsds.method_claims import SETTING, noted
+from assay.studies.idsds.method_claims import noted
 from assay.studies.idsds.paper_methods import (
     ATTENTION,
     CONVOLUTIONAL,
@@ -41,7 +44,6 @@ from assay.studies.idsds.paper_methods import (
     SD,
 )
 from assay.studies.idsds.score_table import ScoreTable
-from assay.studies.idsds.stability_claims import fact
 
 Series = Mapping[float, str]  # networks of one series by the number that differs
 DEPTHS: Sequence[Series] = (
@@ -60,9 +62,9 @@ SPAN = 0.1  # of accuracy, the least over which a slope is a claim
 
 
 def nine(table: ScoreTable, arm: str = "tuned") -> UnitScores:
-    """IDSDS of the nine methods on all networks; maps of the networks' own are apart."""
+    """IDSDS of the nine methods on architectures with several seeds; their own maps are apart."""
     own = (*ATTENTION, *INTRINSIC)
-    rows = scores(table, "nine", arm)
+    rows = several_seeds(scores(table, "nine", arm))
     return {unit: {m: row for m, row in of.items() if m not in own} for unit, of in rows.items()}
 
 
@@ -85,28 +87,37 @@ def architecture_means(values: Mapping[Unit, float]) -> dict[str, float]:
 def families_differ(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """18: plain, residual and transformer networks."""
     rows, kinds = nine(table), family(table)
-    means = architecture_means(attainable(rows))
+    reached = attainable(rows)
+    means = architecture_means(reached)
     of = {kind: [v for n, v in means.items() if kinds.get(n) == kind] for kind in FAMILIES}
-    effects = [apart("plain - residual", of["plain"], of["residual"])]
-    if len(of["transformer"]) > 1:
-        effects.append(apart("residual - transformer", of["residual"], of["transformer"]))
-    shared = _between_families(rows, kinds)
-    effects.append(replace(over_units("order between families", shared), margin=0.5))
-    listed = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
-    note = f"n counts architectures. {listed}. {seeds_note(attainable(rows))}"
-    return [make_row(claim, effects, SETTING, note=note)]
+    effects = [_family_gap(one, other, of) for one, other in itertools.pairwise(FAMILIES)]
+    for kind in FAMILIES:
+        if kind != "residual":
+            alike = _between_families(rows, kinds, kind)
+            order = over_units(f"order of methods, residual and {kind}", alike, "correlation")
+            effects.append(replace(order, margin=0.5))
+    unit = "architectures in the smaller family; of the orders, networks of the other family"
+    return [judged_row(claim, effects, note=seeds_note(reached), unit=unit)]
+
+
+def _family_gap(one: str, other: str, of: Mapping[str, Sequence[float]]) -> Effect:
+    few = [kind for kind in (one, other) if len(of[kind]) < 2]
+    name = f"{one} - {other}"
+    if few:
+        return absent(name, f"expected 2 {few[0]} architectures with several seeds.")
+    return apart(name, of[one], of[other])
 
 
 FAMILIES = ("plain", "residual", "transformer")
 
 
-def _between_families(rows: UnitScores, kinds: Mapping[str, str]) -> dict[Unit, float]:
+def _between_families(rows: UnitScores, kinds: Mapping[str, str], kind: str) -> dict[Unit, float]:
     """The rank correlation of methods between a residual network and others of the same seed."""
     reference = {seed: of for (name, seed), of in rows.items() if name == CONVOLUTIONAL[0]}
     return {
         (name, seed): agreement(reference[seed], of)
         for (name, seed), of in rows.items()
-        if kinds.get(name) in ("plain", "transformer") and seed in reference
+        if kinds.get(name) == kind and seed in reference
     }
 
 
@@ -128,7 +139,7 @@ def transformers(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
         _above(over_units("Rollout - worst", above), 0.01),
         _above(over_units("best - Rollout", below), 0.01),
     ]
-    return [make_row(claim, effects, SETTING, note=seeds_note(tie, "CheferLRP - IG-U: "))]
+    return [judged_row(claim, effects, note=seeds_note(tie, "CheferLRP - IG-U: "))]
 
 
 def _above(effect: Effect, margin: float) -> Effect:
@@ -141,26 +152,34 @@ def _trend(
     """The slope over log2 of a number: between architectures, and over seeds of these."""
     rows = nine(table)
     level = {u: float(np.mean([r.mean for r in of.values()])) for u, of in rows.items()}
+    shown = [name for one in series for name in one.values()]
+    listed = seeds_note({unit: value for unit, value in level.items() if unit[0] in shown})
     means = architecture_means(level)
     points = [{math.log2(x): means[n] for x, n in s.items() if n in means} for s in series]
-    points = [part for part in points if len(part) > 1]
-    judged = []
-    if sum(map(len, points)) > len(points) + 1:  # else the slope has no error
-        listed = [(list(part), list(part.values())) for part in points]
-        between = common_slope(f"slope over log2 {what}", listed)
-        note = f"n counts architectures, each the mean of its seeds. {_listed(means, series)}"
-        judged.append(make_row(claim, [between], SETTING, "architectures", note))
+    lines = [(list(part), list(part.values())) for part in points if len(part) > 1]
+    name = f"slope over log2 {what}"
     slopes: dict[Unit, float] = {}
     contrasts: list[Floats] = []
-    for name, chain in _chains(rows, series, steps):
-        slopes[name] = slope(list(chain), [level[unit] for unit in chain.values()])
+    for unit, chain in _chains(rows, series, steps):
+        slopes[unit] = slope(list(chain), [level[u] for u in chain.values()])
         contrasts.append(_falling(rows, chain))
-    effects = [over_units(f"slope over log2 {what}, by seed", slopes)]
+    if not slopes:
+        raise InputError(f"Expected two networks of one series that differ in {what}, got none.")
     share = share_of_methods("share of methods that fall", np.concatenate(contrasts, axis=1))
-    effects.append(_above(share, 0.5))
-    note = f"n counts seeds of these series. {_listed(means, series)}. {seeds_note(slopes)}"
-    judged.append(make_row(claim, effects, SETTING, "seeds", note))
-    return judged
+    by_seed = [over_units(f"{name}, by seed", slopes), _above(share, 0.5)]
+    left_out = [n for n in shown if n not in means]
+    missing = f" Without several seeds and so left out: {', '.join(left_out)}." if left_out else ""
+    return [
+        judged_part(
+            claim, "architectures", lambda: [common_slope(name, lines)], f"{listed}.{missing}",
+            "architectures, each the mean of its seeds",
+        ),
+        judged_part(
+            claim, "seeds", lambda: by_seed,
+            f"{listed}.{missing} Slopes: {seeds_note(slopes)}",
+            "seeds of these series" + (", a step of the series each" if steps else ""),
+        ),
+    ]  # fmt: skip
 
 
 def _chains(
@@ -185,11 +204,6 @@ def _falling(rows: UnitScores, chain: Mapping[float, Unit]) -> Floats:
     return -slopes[:, None]
 
 
-def _listed(means: Mapping[str, float], series: Sequence[Series]) -> str:
-    names = dict.fromkeys(name for one in series for name in one.values())
-    return ", ".join(f"{name} {means[name]:.3f}" for name in names if name in means)
-
-
 @from_table
 def depth_costs(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """20: three series of depths."""
@@ -204,28 +218,51 @@ def width_costs(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
 
 @from_table
 def norm_and_bias_cost(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
-    """22: networks without batch-norm, and without bias as well."""
-    rows, judged = nine(table), []
-    effects: list[Effect] = []
-    for what, chain in (("batch-norm", WITHOUT_NORM), ("bias", WITHOUT_BIAS)):
-        units = [
-            ((without, seed), (with_it, seed))
-            for without, with_it in chain.items()
-            for seed in sorted({unit[1] for unit in rows})
-            if (without, seed) in rows and (with_it, seed) in rows
-        ]
-        if len(units) < 2:
+    """22: networks without batch-norm, and without bias as well: by architecture, and by seed."""
+    rows = nine(table)
+    between: list[Effect] = []
+    by_seed: list[Effect] = []
+    notes: list[str] = []
+    for what, pairs in (("batch-norm", WITHOUT_NORM), ("bias", WITHOUT_BIAS)):
+        units = _pairs_of(rows, pairs)
+        if not units:
+            reason = f"expected {' or '.join(pairs)} and their counterparts with several seeds."
+            between.append(absent(f"without {what}", reason))
+            by_seed.append(absent(f"without {what}", reason))
             continue
         _, contrasts = contrast_table((rows[a], rows[b]) for a, b in units)
-        by_unit = np.nanmean(contrasts, (0, 2))
-        gaps = {a: float(v) for (a, _), v in zip(units, by_unit, strict=True)}
-        effects.append(over_units(f"without {what}", gaps))
-        effects.append(_above(share_of_methods(f"methods without {what}", contrasts), 0.8))
-        judged.append(seeds_note(gaps, f"Without {what}: "))
-    if not effects:
+        gaps = {a: float(v) for (a, _), v in zip(units, np.nanmean(contrasts, (0, 2)), strict=True)}
+        names = [name for (name, _), _ in units]
+        of_pairs = [
+            contrasts[:, [n == name for n in names]].mean(1) for name in pairs if name in names
+        ]
+        means = {(name, 0): value for name, value in architecture_means(gaps).items()}
+        between.append(over_units(f"without {what}", means))
+        between.append(
+            _above(share_of_methods(f"methods without {what}", np.stack(of_pairs, 1)), 0.8)
+        )
+        by_seed.append(over_units(f"without {what}", gaps))
+        by_seed.append(_above(share_of_methods(f"methods without {what}", contrasts), 0.8))
+        left_out = [name for name in pairs if name not in names]
+        more = f"; not scored: {', '.join(left_out)}" if left_out else ""
+        notes.append(seeds_note(gaps, f"Without {what}: ") + more)
+    if not notes:
         raise InputError("Expected networks with and without batch-norm or bias, got none.")
-    note = f"n counts seeds of these pairs of architectures. {'. '.join(judged)}"
-    return [make_row(claim, effects, SETTING, "seeds", note)]
+    note = ". ".join(notes)
+    return [
+        judged_part(claim, "architectures", lambda: between, note, "pairs of architectures"),
+        judged_part(claim, "seeds", lambda: by_seed, note, "seeds of these pairs of architectures"),
+    ]
+
+
+def _pairs_of(rows: UnitScores, pairs: Mapping[str, str]) -> list[tuple[Unit, Unit]]:
+    """Networks of one seed without and with something, of pairs that have several such seeds."""
+    found = [
+        [((without, s), (with_it, s)) for s in sorted({unit[1] for unit in rows})]
+        for without, with_it in pairs.items()
+    ]
+    kept = [[(a, b) for a, b in of if a in rows and b in rows] for of in found]
+    return [pair for of in kept if len(of) > 1 for pair in of]
 
 
 @from_table
@@ -234,16 +271,16 @@ def probabilities_cost(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
 
     Both are compared with attributions of the logit and drops of the logit, on the same images.
     """
-    logits, judged = readings(table, SD)[0], []
+    logits, rows = readings(table, SD)[0], []
     for where, protocol in READINGS.items():
-        rows = readings(table, protocol)[1]
-        units = [unit for unit in rows if unit in logits]
-        methods, contrasts = contrast_table((logits[u], rows[u]) for u in units)
+        others = readings(table, protocol)[1]
+        units = [unit for unit in others if unit in logits]
+        methods, contrasts = contrast_table((logits[u], others[u]) for u in units)
         lower = share_of_methods("methods with a lower score", contrasts)
         falls = {u: float(v) for u, v in zip(units, np.nanmean(contrasts, (0, 2)), strict=True)}
         note = noted(f"{len(methods)} methods; mean fall", seeds_note(falls))
-        judged.append(make_row(claim, [lower], SETTING, where, note))
-    return judged
+        rows.append(judged_row(claim, [lower], where, note))
+    return rows
 
 
 READINGS = {"drops of the logit": SD, "drops of the probability": f"{SD}{OF_PROBABILITY}"}
@@ -260,107 +297,3 @@ def readings(table: ScoreTable, protocol: str) -> tuple[UnitScores, UnitScores]:
             into = logit if method == label else probability
             into.setdefault(unit, {})[method] = row
     return logit, probability
-
-
-def accuracy(table: ScoreTable, arm: str) -> dict[Unit, float]:
-    """The test accuracy of the networks of an arm."""
-    return fact(table, arm, "accuracy")
-
-
-@from_table
-def accuracy_against_attributability(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
-    """24: slopes of the best IDSDS over accuracy, between and within architectures."""
-    reached, right = (
-        architecture_means(attainable(nine(table))),
-        architecture_means(accuracy(table, "tuned")),
-    )
-    names = [name for name in reached if name in right]
-    x, y = ([of[name] for name in names] for of in (right, reached))
-    between = common_slope("slope between architectures", [(x, y)])
-    span = max(x) - min(x)
-    wide = "" if span >= SPAN else f"; that is less than the {SPAN} over which this is a claim"
-    rank = float(stats.spearmanr(x, y).statistic)
-    note = f"n counts architectures. Accuracy spans {span:.3f}{wide}. Rank correlation {rank:.3f}"
-    judged = [make_row(claim, [between], SETTING, "between", note)]
-    within = _within(table)
-    if len(within) > 1:
-        effect = over_units("slope within an architecture", within)
-        how = "Accuracy manipulated by the share of the training set and by epochs"
-        note = f"{how}. {seeds_note(within)}"
-        judged.append(make_row(claim, [effect], SETTING, "within", note))
-    costs = {
-        what: _cost_per_point(table, series)
-        for what, series in (("depth", DEPTHS[:1]), ("width", WIDTHS))
-    }
-    gap = {
-        seed: costs["depth"][seed] - costs["width"][seed]
-        for seed in costs["depth"]
-        if seed in costs["width"]
-    }
-    if len(gap) > 1:
-        effect = _above(over_units("cost of depth - cost of width", gap), 0.0)
-        judged.append(make_row(claim, [effect], SETTING, "depth and width", seeds_note(gap)))
-    return judged
-
-
-def _within(table: ScoreTable) -> dict[Unit, float]:
-    """The slope of the best score over accuracy among the arms of one network and seed.
-
-    Tuned arms are compared with each other; without them base arms, whose score is SDS.
-    """
-    slopes: dict[Unit, float] = {}
-    arms = sorted({str(f["arm"]) for f in table.networks.values()})
-    for kind in ("base", "tuned"):  # tuned arms win where both exist
-        points: dict[Unit, list[tuple[float, float]]] = {}
-        for arm in (a for a in arms if a.split("-")[0] == kind and "-g" not in a):
-            reached, right = attainable(nine(table, arm)), accuracy(table, arm)
-            for unit in reached:
-                if unit in right:
-                    points.setdefault(unit, []).append((right[unit], reached[unit]))
-        for unit, of in points.items():
-            x, y = ([p[i] for p in of] for i in (0, 1))
-            if len(of) > 1 and max(x) - min(x) > 0.01:
-                slopes[unit] = slope(x, y)
-    return slopes
-
-
-def _cost_per_point(table: ScoreTable, series: Sequence[Series]) -> dict[Unit, float]:
-    """IDSDS lost per point of accuracy gained, from the first to the last of a series, by seed."""
-    reached, right = attainable(nine(table)), accuracy(table, "tuned")
-    costs: dict[Unit, float] = {}
-    for chain in series:
-        names = list(chain.values())
-        for seed in sorted({unit[1] for unit in reached}):
-            first, last = (names[0], seed), (names[-1], seed)
-            if all(unit in reached and unit in right for unit in (first, last)):
-                gained = right[last] - right[first]
-                if gained > 0.001:
-                    costs["series", seed] = (reached[first] - reached[last]) / (100 * gained)
-    return costs
-
-
-@from_table
-def preferences_follow_attributability(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
-    """25: the best score of an architecture against Grad-CAM minus IG-U."""
-    rows = nine(table)
-    reached = architecture_means(attainable(rows))
-    gap = architecture_means(differences(rows, "Grad-CAM", "IG-U"))
-    names = [name for name in reached if name in gap]
-    if len(names) < 3:
-        raise InputError(f"Expected at least 3 architectures, got {len(names)}.")
-    x, y = (np.array([of[name] for name in names]) for of in (reached, gap))
-    (effect,) = bootstrap(["correlation over architectures"], _correlation(x, y), len(names))
-    listed = ", ".join(f"{n} {reached[n]:.3f}: {gap[n]:+.3f}" for n in names)
-    return [make_row(claim, [effect], SETTING, note=f"Best score: Grad-CAM - IG-U. {listed}")]
-
-
-def _correlation(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
-    def statistic(weights: Floats) -> Floats:  # [b, n] -> [b, 1]
-        total = weights.sum(1, keepdims=True)
-        a, b = (v - weights @ v[:, None] / total for v in (x, y))  # [b, n]
-        both, one, other = ((weights * p).sum(1) for p in (a * b, a * a, b * b))
-        scale = np.sqrt(one * other)
-        whole: Floats = np.where(scale > 0, both / np.where(scale > 0, scale, 1.0), 0.0)
-        return whole[:, None]
-
-    return statistic

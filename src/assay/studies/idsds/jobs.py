@@ -35,6 +35,7 @@ from assay.studies.idsds.runs import (
     stored_networks,
 )
 from assay.studies.idsds.score_collecting import collect
+from assay.studies.idsds.score_table import read_scores
 from assay.studies.idsds.scoring_records import (
     AnyJob,
     ScoringSetting,
@@ -181,14 +182,27 @@ def main() -> None:
         options.micro_batch,
     )  # fmt: skip
     try:
-        jobs = all_jobs(setting, [name for name in options.only.split(",") if name])
+        left = _run(options, setting)
     except (InputError, PrerequisiteError) as error:
         parser.exit(2, f"assay: {error}\n")
+    if left:
+        parser.exit(
+            1,
+            f"assay: {len(left)} jobs are not finished, e.g. {', '.join(left[:3])}. "
+            f"Messages are in {setting.out / 'errors'}; the same command goes on.\n",
+        )
+
+
+def _run(options: argparse.Namespace, setting: ScoringSetting) -> list[str]:
+    """Do what the command asks for; gives the names of the jobs that should have finished."""
+    jobs = all_jobs(setting, [name for name in options.only.split(",") if name])
+    if options.older is not None:
+        read_scores(options.older)  # before hours of work
     missing = [job for job in jobs if not finished(job, setting)]
     print(f"{len(jobs)} jobs, {len(jobs) - len(missing)} finished", flush=True)
     if options.list:
         print("\n".join(costs(missing, setting)), flush=True)
-        return
+        return []
     if not options.collect:
         started = time.monotonic()
         with shared_gpu(options.mps):
@@ -199,13 +213,7 @@ def main() -> None:
                 print(f"[{number}/{len(missing)}, {elapsed:.0f} s] {name}: {state}", flush=True)
     path, notes = collect(setting, options.older)
     print("\n".join([*notes, f"The table: {path}"]), flush=True)
-    left = [job_name(job) for job in jobs if not finished(job, setting)]
-    if left and not options.collect:
-        parser.exit(
-            1,
-            f"assay: {len(left)} jobs are not finished, e.g. {', '.join(left[:3])}. "
-            f"Messages are in {setting.out / 'errors'}; the same command goes on.\n",
-        )
+    return [] if options.collect else [job_name(j) for j in jobs if not finished(j, setting)]
 
 
 if __name__ == "__main__":

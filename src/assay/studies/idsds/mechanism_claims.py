@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from assay.studies.claim import Claim, ClaimRow, make_row, replicates
+from assay.ranking.resampling import Floats
+from assay.studies.claim import Claim, ClaimRow
+from assay.studies.effect import Effect, absent, replicates
 from assay.studies.idsds.contrasts import (
     Unit,
     differences,
     from_table,
+    judged_row,
     over_units,
     scores,
     seeds_note,
 )
-from assay.studies.idsds.method_claims import SETTING, noted
+from assay.studies.idsds.method_claims import noted
 from assay.studies.idsds.paper_methods import (
     CELLS,
     CONVOLUTIONAL,
@@ -56,7 +59,7 @@ def gap_shrinks_with_deletion(claim: Claim, table: ScoreTable) -> list[ClaimRow]
     falls = {unit: (arms[0][unit] + arms[1][unit]) / 2 for unit in arms[0] if unit in arms[1]}
     effect = over_units("gap at k = 1 - gap at k = 15", falls)
     note = noted(f"Raw minus absolute, {'; '.join(curves)}", seeds_note(falls))
-    return [make_row(claim, [effect], SETTING, note=note)]
+    return [judged_row(claim, [effect], note=note)]
 
 
 SHOWN = (1, 4, 8, 12, 15)
@@ -65,7 +68,7 @@ SHOWN = (1, 4, 8, 12, 15)
 @from_table
 def calibration_moves_ids(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """27: the mean score at the lowest and the highest temperature, IDS and IDSDS."""
-    effects, listed = [], []
+    effects, listed, spreads = [], [], []
     for name, arm, protocol in (("IDS", "base", FIXED), ("IDSDS", "tuned", SD)):
         levels = {
             t: {
@@ -75,22 +78,36 @@ def calibration_moves_ids(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
             for t in TEMPERATURES
         }
         cold, hot = levels[TEMPERATURES[0]], levels[TEMPERATURES[-1]]
-        effect = over_units(name, {unit: cold[unit] - hot[unit] for unit in cold if unit in hot})
+        moved = {unit: cold[unit] - hot[unit] for unit in cold if unit in hot}
+        effect = over_units(name, moved)
+        spreads.append(seeds_note(moved, f"{name}, lowest minus highest: "))
         within = replace(effect, direction="within", margin=0.005)
         effects.append(effect if name == "IDS" else within)
-        means = ", ".join(f"{t:g}: {np.mean(list(v.values())):.3f}" for t, v in levels.items())
+        means = ", ".join(f"{t:g}: {np.mean(list(v.values())):.3f}" for t, v in levels.items() if v)
         listed.append(f"{name} at temperature {means}")
-    return [make_row(claim, effects, SETTING, note=noted("; ".join(listed)))]
+    return [judged_row(claim, effects, note=noted("; ".join(listed), *spreads))]
 
 
 @from_table
 def masks_of_cells_tell_nothing(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """28: the accuracy of a network that sees only masks."""
     accuracies = {kind: np.asarray(of, float) - CHANCE for kind, of in table.masks.items()}
-    effects = [replicates("cells", accuracies.get("cell", []))]
-    segments = replicates("segments", accuracies.get("segment", []))
-    effects.append(replace(segments, direction="above"))
-    bright = accuracies.get("bright")
-    extra = "" if bright is None else f" Masks of the brightest quarter: {bright.mean():.3f}."
-    note = f"Accuracy minus chance, {CHANCE}.{extra} Segments by k-means over colour and position"
-    return [make_row(claim, effects, "scaled", note=note)]
+    effects = [
+        _of_masks("cells", accuracies.get("cell", EMPTY)),
+        replace(_of_masks("segments", accuracies.get("segment", EMPTY)), direction="above"),
+    ]
+    seeds = {(kind, seed): float(v) for kind, of in accuracies.items() for seed, v in enumerate(of)}
+    spread = seeds_note(seeds, "Of masks of cells, segments and the brightest quarter: ")
+    note = (
+        f"Accuracy minus chance, {CHANCE}. Segments by k-means over colour and position. {spread}"
+    )
+    return [judged_row(claim, effects, note=note, setting="scaled")]
+
+
+EMPTY = np.empty(0)
+
+
+def _of_masks(name: str, accuracies: Floats) -> Effect:
+    if len(accuracies) < 2:
+        return absent(name, f"expected at least 2 seeds, got {len(accuracies)}.")
+    return replicates(name, accuracies)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
 from assay.errors import InputError
-from assay.studies.claim import Claim, ClaimRow, Effect, make_row
+from assay.studies.claim import Claim, ClaimRow
+from assay.studies.effect import Effect
 from assay.studies.idsds.contrasts import (
     Unit,
     UnitScores,
     best,
     differences,
     from_table,
+    judged_row,
     leads,
     others_than,
     over_units,
@@ -34,7 +34,6 @@ from assay.studies.idsds.paper_methods import (
 )
 from assay.studies.idsds.score_table import PanelScore, ScoreTable
 
-SETTING: Final = "stand-in"
 NOISY = {"IxG": "IxG-SG", "IG": "IG-SG", "Grad-CAM++": "SG-CAM++"}
 SETTINGS = f"IG with {FEW_STEPS} steps, RISE with {FEW_MASKS} masks"
 OVER_SEEDS = "The interval is over seeds of these architectures, no draw of architectures"
@@ -57,7 +56,7 @@ def uniform_baseline_is_best(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     gap = differences(rows, "IG-U", "IG")
     lead = leads(rows, ["IG-U"], others_than(AGNOSTIC, ["IG-U"]))
     effects = [over_units("IG-U - IG", gap), _at_zero(over_units("IG-U - best other", lead))]
-    return [make_row(claim, effects, SETTING, note=noted(seeds_note(gap, "IG-U - IG: ")))]
+    return [judged_row(claim, effects, note=noted(seeds_note(gap, "IG-U - IG: ")))]
 
 
 def _at_zero(effect: Effect) -> Effect:
@@ -68,9 +67,7 @@ def _at_zero(effect: Effect) -> Effect:
 def rise_prefers_zeros(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """2: both fills of RISE."""
     gap = differences(tuned(table), "RISE", "RISE-U")
-    return [
-        make_row(claim, [over_units("RISE - RISE-U", gap)], SETTING, note=noted(seeds_note(gap)))
-    ]
+    return [judged_row(claim, [over_units("RISE - RISE-U", gap)], note=noted(seeds_note(gap)))]
 
 
 @from_table
@@ -85,8 +82,8 @@ def cams_do_well(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
         replace(over_units("Grad-CAM - best other CAM", lead), margin=-0.01),
         replace(over_units("Grad-CAM - XGrad-CAM", twin), direction="within"),
     ]
-    note = noted(seeds_note(twin, "Grad-CAM - XGrad-CAM: "))
-    return [make_row(claim, effects, SETTING, note=note)]
+    note = noted(seeds_note(above, "Grad-CAM - median method: "))
+    return [judged_row(claim, effects, note=note)]
 
 
 def _median(of: Mapping[str, PanelScore]) -> float:
@@ -98,7 +95,7 @@ def best_is_low(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """4: the level of the best method."""
     level = {unit: best(of, AGNOSTIC) for unit, of in tuned(table).items()}
     effect = over_units("best of 19 methods", level)
-    return [make_row(claim, [effect], SETTING, note=noted(seeds_note(level)))]
+    return [judged_row(claim, [effect], note=noted(seeds_note(level)))]
 
 
 @from_table
@@ -106,11 +103,12 @@ def noise_hurts(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """5: SmoothGrad at the authors' noise, and at the usual noise."""
     rows = tuned(table)
     usual = scores(table, "smooth", "tuned", networks=CONVOLUTIONAL)
-    judged = []
+    rows_of_claim = []
     for of, where in ((rows, "authors' noise"), (usual, "usual noise")):
         if not of:
             continue
         gaps = {noisy: differences(of, noisy, plain) for plain, noisy in NOISY.items()}
+        # On networks that end in a mean and one linear layer both CAMs are the same by definition.
         # On networks that end in a mean and one linear layer both CAMs are the same by definition.
         same = [noisy for noisy, gap in gaps.items() if gap and not any(gap.values())]
         effects = [
@@ -118,13 +116,13 @@ def noise_hurts(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
             for noisy, gap in gaps.items()
             if noisy not in same
         ]
-        equal = f"Equal by definition here, so not judged: {', '.join(same)}" if same else ""
         about = f"{where}: {WORDS[where]}"
+        equal = f"Equal by definition here, so no part: {', '.join(same)}" if same else ""
         note = noted(about, equal, seeds_note(gaps["IG-SG"], "IG-SG - IG: "))
-        judged.append(make_row(claim, effects, SETTING, where, note))
-    if not judged:
+        rows_of_claim.append(judged_row(claim, effects, where, note))
+    if not rows_of_claim:
         raise InputError("Expected scores of tuned reference networks, got none.")
-    return judged
+    return rows_of_claim
 
 
 WORDS = {
@@ -152,7 +150,7 @@ def absolute_values_hurt(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     }
     effects = [over_units(f"{PAIRS[raw]} - {raw}", gaps[raw]) for raw in ("IG", "IG-U")]
     effects.append(over_units("IG and IG-U against IxG-SG and IG-SG", interaction))
-    return [make_row(claim, effects, SETTING, note=noted(seeds_note(gaps["IG"], "IG abs - IG: ")))]
+    return [judged_row(claim, effects, note=noted(seeds_note(gaps["IG"], "IG abs - IG: ")))]
 
 
 @from_table
@@ -160,13 +158,22 @@ def intrinsic_maps_lead(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """7: the maps of B-cos networks and BagNets against the best method elsewhere."""
     nine = scores(table, "nine", "tuned")
     levels = [best(of) for unit, of in nine.items() if unit[0] in CONVOLUTIONAL]
-    level = float(np.mean(levels)) if levels else math.nan
-    effects = []
+    if not levels:
+        raise InputError(f"Expected scores of {' or '.join(CONVOLUTIONAL)}, got none.")
+    level = float(np.mean(levels))
+    effects, spreads = [], []
     for label, margin in zip(INTRINSIC, (0.03, 0.1), strict=True):
         own = {unit: of[label].mean - level for unit, of in nine.items() if label in of}
         effects.append(replace(over_units(f"{label} - best elsewhere", own), margin=margin))
+        spreads += [seeds_note(own, f"{label}: ")] if own else []
     note = (
-        f"A BagNet's map is nearly the effect of the deletion itself, a mean of local logits. "
-        f"The best method on {' and '.join(CONVOLUTIONAL)}: {level:.3f}"
+        f"{NEAR_CIRCULAR} The best method on {' and '.join(CONVOLUTIONAL)}: {level:.3f}. "
+        f"{'. '.join(spreads)}"
     )
-    return [make_row(claim, effects, SETTING, note=note)]
+    return [judged_row(claim, effects, note=note)]
+
+
+NEAR_CIRCULAR = (
+    "Near-circular: a BagNet's map is a mean of local logits, so it nearly is the effect of the "
+    "deletion itself."
+)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from assay.errors import InputError
 from assay.ranking.resampling import Floats
-from assay.studies.claim import Claim, ClaimRow, Effect, bootstrap, make_row
+from assay.studies.claim import Claim, ClaimRow
+from assay.studies.effect import Effect, bootstrap
 from assay.studies.idsds.contrasts import (
     Unit,
     UnitScores,
@@ -17,6 +18,7 @@ from assay.studies.idsds.contrasts import (
     changes,
     differences,
     from_table,
+    judged_row,
     leads,
     others_than,
     over_units,
@@ -24,7 +26,7 @@ from assay.studies.idsds.contrasts import (
     seeds_note,
     share_of_units,
 )
-from assay.studies.idsds.method_claims import SETTING, noted, tuned
+from assay.studies.idsds.method_claims import noted, tuned
 from assay.studies.idsds.paper_methods import (
     AGNOSTIC,
     CAMS,
@@ -38,6 +40,8 @@ from assay.studies.idsds.paper_methods import (
 from assay.studies.idsds.score_table import PanelScore, ScoreTable, block_matrix
 
 PATHS = ("IxG", "IG", "IG-U")
+
+OfMeans = Callable[[dict[str, Floats]], Floats]  # of the methods' means
 
 
 def base(table: ScoreTable) -> UnitScores:
@@ -61,7 +65,7 @@ def absolute_values_win_by_ids(claim: Claim, table: ScoreTable) -> list[ClaimRow
     rows = incremental(table)
     gaps = {raw: differences(rows, absolute, raw) for raw, absolute in PAIRS.items()}
     effects = [over_units(f"{PAIRS[raw]} - {raw}", gap) for raw, gap in gaps.items()]
-    return [make_row(claim, effects, SETTING, note=noted(seeds_note(gaps["IG"], "IG abs - IG: ")))]
+    return [judged_row(claim, effects, note=noted(seeds_note(gaps["IG"], "IG abs - IG: ")))]
 
 
 @from_table
@@ -77,7 +81,7 @@ def updated_maps_gain(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     lead = leads(updated, PATHS, others_than(methods, PATHS))
     effects.append(replace(over_units("best of IxG, IG, IG-U - best other", lead), margin=0.0))
     note = noted(f"Compared with {', '.join(others_than(methods, PATHS))}", seeds_note(gains["IG"]))
-    return [make_row(claim, effects, SETTING, note=note)]
+    return [judged_row(claim, effects, note=note)]
 
 
 def _least_gap(rows: UnitScores) -> dict[Unit, float]:
@@ -90,15 +94,26 @@ def _least_gap(rows: UnitScores) -> dict[Unit, float]:
 @from_table
 def only_ids_prefers_absolute(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """10: the smallest of five differences under each protocol."""
-    effects = [over_units("IDS", _least_gap(incremental(table)))]
-    for name, rows in (("SDS", base(table)), ("IDSDS", tuned(table))):
-        effects.append(replace(over_units(name, _least_gap(rows)), direction="below"))
-    shown = _on_parts(table, "part deletion", _least_of_pairs)
-    return [make_row(claim, effects, SETTING, note=noted(_one_network(shown)))]
+    gaps = {
+        "IDS": _least_gap(incremental(table)),
+        "SDS": _least_gap(base(table)),
+        "IDSDS": _least_gap(tuned(table)),
+    }
+    effects = [
+        replace(over_units(name, gap), direction="above" if name == "IDS" else "below")
+        for name, gap in gaps.items()
+    ]
+    shown = _one_network(table, {"part deletion": _least_of_pairs})
+    note = noted(shown, seeds_note(gaps["IDSDS"], "IDSDS: "))
+    return [judged_row(claim, effects, note=note)]
 
 
-def _one_network(*effects: Effect) -> str:
+def _one_network(table: ScoreTable, statistics: Mapping[str, OfMeans]) -> str:
     """Effects that are shown beside a claim: one network decides nothing."""
+    try:
+        effects = [_on_parts(table, name, statistic) for name, statistic in statistics.items()]
+    except InputError as error:
+        return f"Not shown: {error}".rstrip(".")
     return f"Of one network for painted birds, over images: {'; '.join(map(str, effects))}"
 
 
@@ -108,9 +123,7 @@ def _least_of_pairs(means: dict[str, Floats]) -> Floats:
     return least
 
 
-def _on_parts(
-    table: ScoreTable, name: str, statistic: Callable[[dict[str, Floats]], Floats]
-) -> Effect:
+def _on_parts(table: ScoreTable, name: str, statistic: OfMeans) -> Effect:
     """A statistic of the methods' means on painted birds; images are resampled in blocks."""
     of = painted(table)
     methods = [m for m in AGNOSTIC if m in of]
@@ -129,11 +142,12 @@ def _on_parts(
 @from_table
 def cams_lead_outside(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """11: the best CAM against the best other method under IDS and SDS."""
-    effects = []
+    effects, spreads = [], []
     for name, rows in (("IDS", incremental(table)), ("SDS", base(table))):
         lead = leads(rows, CAMS, others_than(AGNOSTIC, CAMS))
         effects.append(over_units(f"{name}: best CAM - best other", lead))
-    return [make_row(claim, effects, SETTING, note=noted())]
+        spreads.append(seeds_note(lead, f"{name}: "))
+    return [judged_row(claim, effects, note=noted(*spreads))]
 
 
 @from_table
@@ -141,18 +155,20 @@ def paths_lead_inside(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """12: IG or IG-U against all others inside the domain, and their order."""
     rows, both = tuned(table), ("IG", "IG-U")
     rest = others_than(AGNOSTIC, both)
+    lead = leads(rows, both, rest)
     effects = [
-        over_units("IDSDS: better of IG and IG-U - best other", leads(rows, both, rest)),
+        over_units("IDSDS: better of IG and IG-U - best other", lead),
         over_units("IDSDS: IG-U - IG", differences(rows, "IG-U", "IG")),
     ]
-    shown = (
-        _on_parts(table, "better of IG and IG-U - best other", _lead_of(both, rest)),
-        _on_parts(table, "IG - IG-U", lambda means: means["IG"] - means["IG-U"]),
-    )
-    return [make_row(claim, effects, SETTING, note=noted(_one_network(*shown)))]
+    shown: dict[str, OfMeans] = {
+        "better of IG and IG-U - best other": _lead_of(both, rest),
+        "IG - IG-U": lambda means: means["IG"] - means["IG-U"],
+    }
+    note = noted(_one_network(table, shown), seeds_note(lead, "Lead: "))
+    return [judged_row(claim, effects, note=note)]
 
 
-def _lead_of(these: Sequence[str], others: Sequence[str]) -> Callable[[dict[str, Floats]], Floats]:
+def _lead_of(these: Sequence[str], others: Sequence[str]) -> OfMeans:
     def lead(means: dict[str, Floats]) -> Floats:
         first, second = (np.stack([means[m] for m in some]).max(0) for some in (these, others))
         difference: Floats = first - second
@@ -169,7 +185,7 @@ def orders_agree_but_not_at_the_top(claim: Claim, table: ScoreTable) -> list[Cla
     alike = {unit: agreement(before[unit], after[unit]) for unit in units}
     other_top = {unit: top(before[unit]) != top(after[unit]) for unit in units}
     effects = [
-        over_units("rank correlation", alike),
+        over_units("rank correlation", alike, "correlation"),
         replace(share_of_units("another best method", other_top), margin=0.5),
     ]
     nine = {arm: scores(table, "nine", arm) for arm in ("base", "tuned", "placebo")}
@@ -178,11 +194,9 @@ def orders_agree_but_not_at_the_top(claim: Claim, table: ScoreTable) -> list[Cla
         for unit, of in nine["placebo"].items()
         if unit in nine["base"] and unit in nine["tuned"]
     }
-    if len(changed) > 1:
-        more = over_units("change beyond the placebo's", changed)
-        effects.append(replace(more, margin=0.0))
+    effects.append(replace(over_units("change beyond the placebo's", changed), margin=0.0))
     note = noted(seeds_note(alike, "Rank correlation: "), seeds_note(changed, "Beyond placebo: "))
-    return [make_row(claim, effects, SETTING, note=note)]
+    return [judged_row(claim, effects, note=note)]
 
 
 def top(of: dict[str, PanelScore]) -> str:

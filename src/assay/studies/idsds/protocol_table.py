@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from scipy import stats
 
-from assay.studies.claim import Effect, replicates
+from assay.studies.effect import Effect, Scale, replicates
 from assay.studies.idsds.contrasts import UnitScores, scores
 from assay.studies.idsds.paper_methods import AGNOSTIC, CONVOLUTIONAL, FIXED, PARTS, SAME, UPDATED
 from assay.studies.idsds.score_table import PanelScore, ScoreTable
@@ -27,20 +27,23 @@ def columns(table: ScoreTable) -> dict[str, Column]:
     found = {
         "IDSDS": over_networks(scores(table, "seeds", "tuned", networks=CONVOLUTIONAL)),
         "SDS": over_networks(scores(table, "seeds", "base", networks=CONVOLUTIONAL)),
-        "IDS, fixed": over_networks(scores(table, "ids", "base", FIXED)),
-        "IDS, updated": over_networks(scores(table, "updated", "base", UPDATED)),
+        "IDS, fixed": over_networks(scores(table, "ids", "base", FIXED), "share"),
+        "IDS, updated": over_networks(scores(table, "updated", "base", UPDATED), "share"),
         "part deletion": {row.method: over_blocks(row) for row in table.select(PARTS)},
     }
     return {name: column for name, column in found.items() if column}
 
 
-def over_networks(rows: UnitScores) -> Column:
-    """The mean of each method over networks; a method that only one network has is left out."""
+def over_networks(rows: UnitScores, scale: Scale = "correlation") -> Column:
+    """The mean of each method over networks; a method that only one network has is left out.
+
+    IDSDS and SDS are mean rank correlations, IDS a mean probability: a share.
+    """
     values: dict[str, list[float]] = {}
     for of in rows.values():
         for method, row in of.items():
             values.setdefault(method, []).append(row.mean)
-    return {m: replicates(m, of) for m, of in values.items() if len(of) > 1}
+    return {m: replicates(m, of, scale) for m, of in values.items() if len(of) > 1}
 
 
 def over_blocks(row: PanelScore) -> Effect:
@@ -48,7 +51,7 @@ def over_blocks(row: PanelScore) -> Effect:
     blocks = np.array([b for b in row.blocks if math.isfinite(b)])
     if len(blocks) < 2:
         return Effect(row.method, row.mean, 0.0, max(2, len(blocks)))
-    return replicates(row.method, blocks)
+    return replicates(row.method, blocks, "correlation")
 
 
 def rank_agreement(found: Mapping[str, Column]) -> dict[tuple[str, str], tuple[float, int]]:

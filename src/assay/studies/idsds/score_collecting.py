@@ -112,14 +112,17 @@ def _pairs(
             "placebo": (name, seed, "placebo"),
             "seed": (name, seed + 1, "base"),
         }
-        if name == CONVOLUTIONAL[0]:
-            others["architecture"] = (CONVOLUTIONAL[1], seed, "base")
+        one, other = CONVOLUTIONAL
+        if name == one:
+            others["architecture"] = (other, seed, "base")
+        elif name == other:  # of the next seed, so that no pair counts twice
+            others["architecture"] = (one, seed + 1 if (one, seed + 1, arm) in seen else 0, "base")
         for kind, place in others.items():
             if place in seen:
-                one, other = (load_file(seen_file(setting, n)) for n in (network, seen[place]))
-                if len(one["right"]) == len(other["right"]):  # seen on the same images
+                looks = [load_file(seen_file(setting, n)) for n in (network, seen[place])]
+                if len(looks[0]["right"]) == len(looks[1]["right"]):  # seen on the same images
                     about = {"kind": kind, "network": name, "other": place[0], "seed": seed}
-                    yield {**about, **compare(one, other)}
+                    yield {**about, **compare(*looks)}
 
 
 def _overlap(

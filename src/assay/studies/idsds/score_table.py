@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +118,7 @@ class ScoreTable:
         }  # fmt: skip
         metadata = {name: json.dumps(value) for name, value in facts.items()}
         table = pa.table(columns, schema=SCHEMA.with_metadata(metadata))
+        path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         pq.write_table(table, part, compression="zstd")
         part.replace(path)
@@ -137,6 +138,12 @@ def read_scores(path: Path) -> ScoreTable:
             f"Expected the scores of the study at `{path}`, found none. Run "
             f"`python -m assay.studies.idsds.jobs --zoo DIR --data DIR --out DIR` first."
         )
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=2)  # every claim reads the same table
+def _parsed(path: Path, changed: int) -> ScoreTable:
+    """The table in a file that was last written at this time."""
     try:
         table = pq.read_table(path)
         metadata = table.schema.metadata or {}

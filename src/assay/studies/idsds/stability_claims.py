@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from assay.studies.claim import Claim, ClaimRow, Effect, make_row
+from assay.errors import InputError
+from assay.studies.claim import Claim, ClaimRow
+from assay.studies.effect import Effect
 from assay.studies.idsds.contrasts import (
     Unit,
     UnitScores,
     agreement,
     by_architecture,
     from_table,
+    judged_row,
     over_units,
     scores,
     seeds_note,
 )
-from assay.studies.idsds.method_claims import SETTING, noted, tuned
-from assay.studies.idsds.paper_methods import RESNET, SAME, VGG
+from assay.studies.idsds.method_claims import noted, tuned
+from assay.studies.idsds.paper_methods import SAME
 from assay.studies.idsds.score_table import ScoreTable
 
 
@@ -44,23 +47,41 @@ def _minus(one: Mapping[Unit, float], other: Mapping[Unit, float]) -> dict[Unit,
 
 @from_table
 def tuning_keeps_accuracy(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
-    """14: accuracy and accuracy without the worst patch, tuned against base and placebo."""
+    """14: accuracy and accuracy without the worst patch, tuned against base and placebo.
+
+    The mean over all networks, and each architecture by itself.
+    """
     clean, worst = (_change(table, "tuned", name) for name in ("accuracy_seen", "worst_patch"))
-    effects = [
-        replace(effect, direction="within", margin=0.05)
-        for effect in by_architecture("accuracy", clean)
-    ]
-    effects += by_architecture("accuracy without the worst patch", worst)
     beyond = _minus(worst, _change(table, "placebo", "worst_patch"))
-    if len(beyond) > 1:
-        effects += by_architecture("the same beyond the placebo", beyond)
+    changes = {
+        "accuracy": clean,
+        "accuracy without the worst patch": worst,
+        "the same beyond the placebo": beyond,
+    }
+    means = [over_units(name, of) for name, of in changes.items()]
+    each = [effect for name, of in changes.items() for effect in by_architecture(name, of)]
+    if not clean:
+        raise InputError("Expected networks before and after tuning, got none.")
     lowest = _change(table, "tuned", "lowest_patch")
     note = (
         f"Accuracy changes by {min(clean.values()):+.3f} to {max(clean.values()):+.3f}. Right "
         f"without every single patch counts; without the patch of the lowest logit instead: "
         f"{np.mean(list(lowest.values())):+.3f}. {seeds_note(worst)}"
     )
-    return [make_row(claim, effects, SETTING, note=note)]
+    return [
+        judged_row(claim, _kept(means), "all networks", note, "networks of all architectures"),
+        judged_row(claim, _kept(each), "each architecture", note, "seeds of one architecture"),
+    ]
+
+
+def _kept(effects: Sequence[Effect]) -> list[Effect]:
+    """The effects, of which those on the clean accuracy must be small."""
+    return [
+        replace(effect, direction="within", margin=0.05)
+        if effect.name.split(": ")[-1] == "accuracy"
+        else effect
+        for effect in effects
+    ]
 
 
 def pairs(table: ScoreTable, kind: str, name: str) -> dict[Unit, float]:
@@ -77,27 +98,21 @@ def pairs(table: ScoreTable, kind: str, name: str) -> dict[Unit, float]:
 def tuned_is_the_same_network(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """15: original and tuned against two architectures, two seeds and the placebo."""
     effects: list[Effect] = []
-    levels = []
+    levels, spreads = [], []
     for name, text in (("mad_softmax", "probabilities"), ("mad_gradcam", "Grad-CAM")):
         of = {k: pairs(table, k, name) for k in ("tuned", "placebo", "seed", "architecture")}
-        # Two architectures of one seed are compared with the mean of their tuned networks.
-        apart = {
-            (RESNET, seed): value - (of["tuned"][RESNET, seed] + of["tuned"][VGG, seed]) / 2
-            for (_, seed), value in of["architecture"].items()
-            if (RESNET, seed) in of["tuned"] and (VGG, seed) in of["tuned"]
-        }
+        apart = _minus(of["architecture"], of["tuned"])
         effects.append(over_units(f"{text}: two architectures - tuned", apart))
         seeds = _minus(of["seed"], of["tuned"])
         effects.append(replace(over_units(f"{text}: two seeds - tuned", seeds), margin=0.0))
         placebo = _minus(of["tuned"], of["placebo"])
-        if len(placebo) > 1:
-            beside = over_units(f"{text}: tuned - placebo", placebo)
-            effects.append(replace(beside, direction="below", margin=0.03))
+        beside = over_units(f"{text}: tuned - placebo", placebo)
+        effects.append(replace(beside, direction="below", margin=0.03))
+        spreads.append(seeds_note(of["tuned"], f"{text}, original and tuned: "))
         means = ", ".join(f"{k} {np.mean(list(v.values())):.3f}" for k, v in of.items() if v)
         levels.append(f"{text}: {means}")
-    note = noted(f"Mean differences, {'; '.join(levels)}")
-    row = make_row(claim, effects, SETTING, note=note)
-    return [replace(row, n=min(effect.n for effect in effects))]  # all parts must be decided
+    note = noted(f"Mean differences, {'; '.join(levels)}", *spreads)
+    return [judged_row(claim, effects, note=note)]
 
 
 def _agreements(one: UnitScores, other: UnitScores) -> dict[Unit, float]:
@@ -139,14 +154,15 @@ def cells_keep_the_order(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     spread, before = _spread(many), _spread(common(usual, many))
     ratio = {unit: spread[unit] / before[unit] for unit in before}
     effects = [
-        over_units("order of 4 and 16 cells", _agreements(few, usual)),
-        over_units("order of 16 and 64 cells", _agreements(usual, many)),
+        over_units("order of 4 and 16 cells", _agreements(few, usual), "correlation"),
+        over_units("order of 16 and 64 cells", _agreements(usual, many), "correlation"),
         replace(over_units("level of 4 - 16 cells", smaller), margin=0.01),
         replace(over_units("level of 16 - 64 cells", larger), margin=0.01),
         replace(over_units("spread at 64 over 16", ratio), direction="below", margin=0.5),
     ]
-    note = noted("Each number of cells has its own tuned networks", seeds_note(larger))
-    return [make_row(claim, effects, SETTING, note=note)]
+    level = seeds_note(larger, "Level of 16 - 64 cells: ")
+    note = noted("Each number of cells has its own tuned networks", level)
+    return [judged_row(claim, effects, note=note)]
 
 
 @from_table
@@ -156,9 +172,9 @@ def fills_and_seeds_keep_the_order(claim: Claim, table: ScoreTable) -> list[Clai
     effects = []
     for fill in ("uniform", "blur"):
         rows = scores(table, "fills", f"tuned-{fill}")
-        effects.append(over_units(f"zero and {fill}", _agreements(usual, rows)))
-    following = {(name, seed - 1): of for (name, seed), of in usual.items()}
-    effects.append(over_units("two seeds", _agreements(usual, following)))
+        effects.append(over_units(f"zero and {fill}", _agreements(usual, rows), "correlation"))
+    alike = _agreements(usual, following(usual))
+    effects.append(over_units("two seeds", alike, "correlation"))
     others = []
     for arm, label in (
         ("uniform", "one field"),
@@ -166,11 +182,25 @@ def fills_and_seeds_keep_the_order(claim: Claim, table: ScoreTable) -> list[Clai
         ("blur", "blur as run"),
     ):
         rows = scores(table, "fills", f"tuned-{arm}", f"single deletion, {label}")
-        alike = _agreements(usual, rows)
-        if alike:
-            others.append(f"{label} {np.mean(list(alike.values())):.3f}")
-    note = noted("Zero and other forms of these fills: " + ", ".join(others) if others else "")
-    return [make_row(claim, effects, SETTING, note=note)]
+        of = _agreements(usual, rows)
+        if of:
+            others.append(f"{label} {np.mean(list(of.values())):.3f}")
+    forms = "Zero and other forms of these fills: " + ", ".join(others) if others else ""
+    note = noted(forms, seeds_note(alike, "Two seeds: "))
+    return [judged_row(claim, effects, note=note)]
+
+
+def following(rows: UnitScores) -> UnitScores:
+    """For each network the scores of the next seed of its architecture; for the last, the first."""
+    seeds: dict[str, list[int]] = {}
+    for name, seed in sorted(rows):
+        seeds.setdefault(name, []).append(seed)
+    return {
+        (name, seed): rows[name, following_seed]
+        for name, of in seeds.items()
+        if len(of) > 1
+        for seed, following_seed in zip(of, [*of[1:], of[0]], strict=True)
+    }
 
 
 @from_table
@@ -178,12 +208,11 @@ def channels_stay(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
     """29: the overlap of top images, tuned against two seeds and the placebo."""
     of = {kind: pairs(table, kind, "overlap") for kind in ("tuned", "placebo", "seed")}
     effects = [over_units("tuned - two seeds", _minus(of["tuned"], of["seed"]))]
-    beside = _minus(of["placebo"], of["tuned"])
-    if len(beside) > 1:
-        effect = over_units("placebo - tuned", beside)
-        effects.append(replace(effect, direction="below", margin=0.1))
+    beside = over_units("placebo - tuned", _minus(of["placebo"], of["tuned"]))
+    effects.append(replace(beside, direction="below", margin=0.1))
     means = ", ".join(f"{k} {np.mean(list(v.values())):.3f}" for k, v in of.items() if v)
     note = noted(
-        f"Overlap: {means}. Channels of two seeds have no common numbering: that is chance"
+        f"Overlap: {means}. Channels of two seeds have no common numbering: that is chance",
+        seeds_note(of["tuned"], "Original and tuned: "),
     )
-    return [make_row(claim, effects, SETTING, note=note)]
+    return [judged_row(claim, effects, note=note)]

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from assay.studies.idsds import (
+    accuracy_claims,
     design_claims,
     mechanism_claims,
     method_claims,
@@ -56,8 +57,8 @@ TESTS: dict[str, Test] = {
     "idsds.21": design_claims.width_costs,
     "idsds.22": design_claims.norm_and_bias_cost,
     "idsds.23": design_claims.probabilities_cost,
-    "idsds.24": design_claims.accuracy_against_attributability,
-    "idsds.25": design_claims.preferences_follow_attributability,
+    "idsds.24": accuracy_claims.accuracy_against_attributability,
+    "idsds.25": accuracy_claims.preferences_follow_attributability,
     "idsds.26": mechanism_claims.gap_shrinks_with_deletion,
     "idsds.27": mechanism_claims.calibration_moves_ids,
     "idsds.28": mechanism_claims.masks_of_cells_tell_nothing,
