@@ -477,8 +477,29 @@ def test_a_network_of_the_new_table_replaces_all_of_it_in_the_old_one(tmp_path):
     assert table.older == ("parts", "resnet20")
 
 
+def test_what_is_compared_only_with_itself_stays_and_what_has_no_scores_replaces_nothing():
+    new = small_table("vgg11", mean=1.0)
+    facts = {"vgg16-s0-base": {"network": "vgg16", "accuracy": 1.0}}  # trained, not scored
+    new = replace(new, networks={**new.networks, **facts})
+    old = small_table("vgg11", "vgg16", mean=0.0)
+    alone = [
+        PanelScore(suite, "vgg11", 0, "base", "single deletion", "IG", 0.5)
+        for suite in ("seeds", "updated", "temperature")
+    ]
+    newer = PanelScore("temperature", "vgg11", 0, "base", "single deletion", "IG", 1.0)
+    table = merged(replace(new, rows=(*new.rows, newer)), replace(old, rows=(*old.rows, *alone)))
+    assert {(r.suite, r.network, r.mean) for r in table.rows} == {
+        ("nine", "vgg11", 1.0), ("nine", "vgg16", 0.0), ("updated", "vgg11", 0.5),
+        ("temperature", "vgg11", 1.0),
+    }  # fmt: skip
+    assert {f["network"]: f["accuracy"] for f in table.networks.values()} == {
+        "vgg11": 1.0, "vgg16": 0.0,
+    }  # fmt: skip
+    assert table.older == ("vgg11 (updated)", "vgg16")
+
+
 def test_the_command_completes_an_older_table(zoo, monkeypatch, capsys):
-    small_table("resnet20", "vgg11", mean=0.25).write(zoo / "older.parquet")
+    small_table("vgg11", mean=0.25).write(zoo / "older.parquet")
     arguments = "--only look --limit 6 --steps 1 --with older.parquet --zoo zoo --data . --out out"
     monkeypatch.chdir(zoo)
     monkeypatch.setattr("sys.argv", ["jobs", *arguments.split()])

@@ -8,7 +8,7 @@ The first command trains the networks, the second scores those it finds, the thi
 from `OUT/idsds_scores.parquet`. Every job leaves a small record in `OUT/records`; finished jobs are
 skipped, a failing job leaves its message in `OUT/errors`, and the others go on. The second command
 can run while networks are still being trained: called again, it scores what is new or has other
-weights. `--with OLD.parquet` keeps of an older table the networks that the folder does not hold.
+weights. `--with OLD.parquet` completes the table by networks of an older one that lack scores here.
 """
 
 from __future__ import annotations

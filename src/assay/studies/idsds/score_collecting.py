@@ -23,7 +23,7 @@ def collect(setting: ScoringSetting, older: Path | None = None) -> tuple[Path, l
 
     Args:
         setting: Where the files are.
-        older: An older table, of which the networks stay that the zoo's folder does not hold.
+        older: An older table, of which the networks stay that have no scores here.
     """
     older_table = None if older is None else read_scores(older)
     networks = {n.stem: n for n in stored_networks(setting.zoo)}

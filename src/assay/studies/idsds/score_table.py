@@ -22,6 +22,7 @@ from assay.store import StoredObject
 from assay.studies.idsds.paper_methods import VGG
 
 NAME = "idsds_scores.parquet"
+ALONE = ("temperature", "updated", "all")  # suites that are compared with no other
 SCHEMA = pa.schema(
     [
         ("suite", pa.string()),
@@ -71,7 +72,7 @@ class ScoreTable:
         networks: The facts of each network, by the stem of its files.
         pairs: How far pairs of networks are apart.
         masks: The accuracy of a network that sees only masks, by kind: one number a seed.
-        older: The names of networks that were kept of an older table.
+        older: What was kept of an older table: names of networks, some with the only suite.
     """
 
     rows: tuple[PanelScore, ...] = ()
@@ -161,22 +162,37 @@ def _parsed(path: Path, changed: int) -> ScoreTable:
 
 
 def merged(table: ScoreTable, older: ScoreTable) -> ScoreTable:
-    """A table completed by an older one, of networks that it does not have by name.
+    """A table completed by an older one, of networks that it has not scored, by name.
 
-    Of a network that the newer table has, nothing stays of the older one: no score, no fact, no
-    pair with another network. Its weights are others.
+    Of a network that the newer table has scored, no fact and no pair with another network stays:
+    its weights are others. Of its scores those of `ALONE` stay that the newer table lacks: they are
+    compared only among themselves.
     """
-    new = table.names
-    pairs = [pair for pair in older.pairs if not new & {str(pair["network"]), _other(pair)}]
+    scored = {row.network for row in table.rows}
+    new = scored | (table.names - older.names)
+    there = {(row.suite, row.network) for row in table.rows}
+    kept = [
+        row
+        for row in older.rows
+        if row.network not in new or (row.suite in ALONE and (row.suite, row.network) not in there)
+    ]
     return ScoreTable(
-        (*table.rows, *(row for row in older.rows if row.network not in new)),
+        (*table.rows, *kept),
         {
             **{stem: f for stem, f in older.networks.items() if f["network"] not in new},
-            **table.networks,
+            **{stem: f for stem, f in table.networks.items() if f["network"] in new},
         },
-        (*table.pairs, *pairs),
+        (
+            *(p for p in table.pairs if {str(p["network"]), _other(p)} <= new),
+            *(p for p in older.pairs if not new & {str(p["network"]), _other(p)}),
+        ),
         {**older.masks, **table.masks},
-        tuple(sorted(older.names - new)),
+        tuple(
+            sorted(
+                {name for name in older.names if name not in new}
+                | {f"{row.network} ({row.suite})" for row in kept if row.network in new}
+            )
+        ),
     )
 
 
