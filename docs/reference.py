@@ -310,7 +310,7 @@ def _suite() -> str:
     demo = (Path(assay.__file__).parent / "suite" / "ready" / "demo.yaml").read_text()
     text = (
         "A suite is a YAML file that defines a run. An item is a name, or "
-        "`{name: {option: value}}`. The option `label:` sets the name in the tables. Wherever a "
+        "`{name: {option: value}}`. The key `as:` sets the name in the tables. Wherever a "
         "name is expected, you can give `./file.py:object` or `package.module:object`."
     )
     parts = ["# Suites", text, "\n".join(lines), "The suite of `assay demo`:"]

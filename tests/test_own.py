@@ -282,13 +282,25 @@ class TestFolders:
         with pytest.raises(assay.InputError, match=r"cat/0\.png"):
             self.folder().fetch("cat/0.png")
 
+    def test_csv_with_names_of_classes_is_numbered_as_folders_are(self, home):
+        (home / "list.csv").write_text("path,label\nval/dog/1.png,dog\nval/cat/0.png,cat\n")
+        model = {
+            "./my_net.py:build": {"size": 8, "mean": 0.5, "std": 0.25, "classes": ["dog", "cat"]}
+        }
+        suite = {"models": [model], "methods": ["saliency"], "protocols": ["deletion"]}
+        named = resolve(make_suite({**suite, "datasets": [{"csv": {"path": "list.csv"}}]}))
+        folders = resolve(make_suite({**suite, "datasets": [{"image_folder": {"path": "val"}}]}))
+        data, like = named.datasets["list"], folders.datasets["val"]
+        assert [data.fetch(i).label for i in data.ids] == [0, 1]
+        assert {name: number for number, name in like.classes.items()} == {"dog": 0, "cat": 1}
+
     def test_csv(self, home):
         (home / "list.csv").write_text("path,label\nval/cat/0.png,1\nval/dog/1.png,0\n")
         data = registry.get("dataset", "csv").function(path="list.csv")
         assert [data.fetch(i).label for i in data.ids] == [1, 0]
         for text, message in (
             ("file,label\n", "column `path`"),
-            ("path,label\nval/cat/0.png,cat\n", "got 'cat' in line 2"),
+            ("path,label\nval/cat/0.png,0.5\n,\n", "in every row of column `label`"),
             ("path,label\nval/cat/99.png,0\n", "no such file"),
             ("path,label\n", "Expected rows"),
         ):

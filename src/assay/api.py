@@ -16,7 +16,7 @@ from assay.data.memory import as_dataset
 from assay.engine.engine import Engine
 from assay.errors import InputError, NotApplicable, unknown, warn
 from assay.methods.attribution import attribute, given, other_maps, reduce_map, wrong_shape
-from assay.methods.attributors import attributor, is_attributor
+from assay.methods.attributors import attributor, is_attributor, parameters_of
 from assay.models.wrap import layer_name
 from assay.plan.applicable import applicable_to_any
 from assay.plan.forecast import Forecast
@@ -24,6 +24,7 @@ from assay.plan.model_choices import Network, check_shared, models_of, one_model
 from assay.plan.plan import Plan, build_one
 from assay.plan.scoring import dealt, score_case, settled
 from assay.plugins import registry
+from assay.plugins.display_names import take_display_name
 from assay.plugins.needs import say_missing
 from assay.plugins.option_types import Options
 from assay.results import Results
@@ -37,6 +38,7 @@ from assay.suite.defaults import METHODS, MODEL_PROTOCOLS, PROTOCOLS
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import Choice, Spec, choose_one, make_suite
 from assay.types import Case, Dataset, Model, Scores
+from assay.types.dense import dense
 
 Target = int | str  # `label`, `predicted`, or a class by its number or name
 
@@ -314,7 +316,7 @@ def _fits(choice: Choice, item: object, dataset: Dataset) -> Choice:
     """Reject maps that do not fit the data, before anything is computed."""
     value = next(iter(item.values())) if isinstance(item, Mapping) and len(item) == 1 else None
     if isinstance(value, Tensor) or hasattr(value, "__array__"):
-        maps = torch.as_tensor(value)
+        maps = dense(value, f"maps `{choice.label}`")
         if len(maps) != len(dataset.ids):
             raise InputError(
                 f"Expected `{choice.label}` to hold a map for each of {len(dataset.ids)} samples, "
@@ -351,8 +353,8 @@ def _method(item: object, options: Options, model: Model) -> Choice:
         return attributor(value, options, model, label)
     if is_attributor(item) or is_attributor(label):
         source, written = (item, {}) if is_attributor(item) else (label, dict(value or {}))
-        own = str(written.pop("label", ""))
-        return attributor(source, {**written, **options}, model, own)
+        own = take_display_name(written, parameters_of(source))
+        return attributor(source, {**written, **options}, model, own or "")
     if callable(item):
         label, value = getattr(item, "__name__", type(item).__name__), item
     if isinstance(value, Tensor) or callable(value) or hasattr(value, "__array__"):

@@ -1,5 +1,6 @@
 """The door to plug-ins: decorators that register them, functions that look them up."""
 
+from assay.plugins.presets import preset
 from assay.plugins.properties import Properties
 from assay.plugins.registry import (
     TYPES,
@@ -30,7 +31,6 @@ from assay.plugins.registry import (
     model,
     names,
     pick,
-    preset,
     protocol,
     register,
     units,

@@ -21,11 +21,12 @@ from assay.store import (
     Manifest,
     Store,
     StoredObject,
+    parse_manifest,
     query,
     read_maps,
     require_run,
 )
-from assay.suite.spec import Spec, parse_suite
+from assay.suite.spec import Spec, read_suite
 
 if TYPE_CHECKING:
     from assay.ranking.architectures import Grouping
@@ -63,12 +64,12 @@ class Results:
     @functools.cached_property
     def entries(self) -> Manifest:
         """The manifest as typed entries."""
-        return Manifest.from_json(self.manifest)
+        return parse_manifest(self.manifest, self.store.path("manifest.json"))
 
     @functools.cached_property
     def spec(self) -> Spec:
         """The resolved suite."""
-        return parse_suite(self.store.path("spec.yaml").read_text(), "`spec.yaml`")
+        return read_suite(self.store.path("spec.yaml"))
 
     @functools.cached_property
     def scores(self) -> pa.Table:
@@ -145,11 +146,14 @@ class Results:
 
         Its labels are those of this suite.
         """
-        stored = (
-            (Store.read_json(self.store.path("cells", f"{piece}.json")), labels)
-            for piece, labels in self._pieces()
-        )
-        return [{**cell, **labels} for cell, labels in stored if cell is not None]
+        records = []
+        for piece, labels in self._pieces():
+            if (path := self.store.path("cells", f"{piece}.json")).exists():
+                record = Store.read_json(path, *CellRecord.required())
+                if record is None:
+                    raise self._incomplete(path)
+                records.append(record | labels)
+        return records
 
     @property
     def records(self) -> list[CellRecord]:
@@ -359,13 +363,15 @@ class Results:
             if table is not None:
                 tables.append(_relabel(table, labels) if kind == "scores" else table)
             elif path.exists():
-                raise PrerequisiteError(
-                    f"`{path}` is incomplete. Run `assay run {self.folder}/spec.yaml --out "
-                    f"{self.folder}` again: it computes what is missing and keeps the rest."
-                )
+                raise self._incomplete(path)
         if not tables and required:
             raise PrerequisiteError(f"The run in `{self.folder}` has no scores yet; run it again.")
         return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def _incomplete(self, path: Path) -> PrerequisiteError:
+        again = f"`assay run {self.folder}/spec.yaml --out {self.folder}` again"
+        cure = f"Run {again}: it computes what is missing and keeps the rest."
+        return PrerequisiteError(f"`{path}` is incomplete. {cure}")
 
 
 def _relabel(table: pa.Table, labels: PieceLabels) -> pa.Table:

@@ -65,5 +65,5 @@ def test_it_runs(folder, photo, tmp_path_factory, call, monkeypatch):
         "saliency,occlusion,gradcam,rollout,random", "--protocols", "deletion",
     )  # fmt: skip
     assert code == 0, errors
-    labels = {r["label_name"] for r in Store.read_json(place / "run/previews/val.json")}
+    labels = {r["label_name"] for r in Store.read_json(place / "run/previews/val.json", kind=list)}
     assert labels == {"owl", "cat"}

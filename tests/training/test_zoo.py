@@ -146,7 +146,7 @@ class TestTraining:
         assert facts["under_trained"]
         assert facts["bytes"] == path.stat().st_size < 2 * facts["parameters"] + 20_000
         ((name, options),) = zoo_item(tmp_path, "tiny", 1).items()
-        options.pop("label")
+        options.pop("as")
         plugin = registry.get("model", name)
         loaded = plugin.function(**plugin.configure(options))
         assert loaded.weights_hash == facts["weights_hash"]

@@ -180,7 +180,7 @@ def _item(results: Results, kind: str, label: str) -> object:
     entries = results.entries
     entry = entries.methods[label] if kind == "method" else entries.protocols[label]
     if entry.family != "given" and entry.name in registry.names(kind):
-        return {entry.name: {**entry.options, "label": label}}
+        return {entry.name: {**entry.options, "as": label}}
     if missing is not None:
         raise missing
     raise PrerequisiteError(

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from assay.environments.environment import build
 from assay.errors import InputError
-from assay.plugins.registry import pick
+from assay.plugins.display_names import AS, take_display_name
+from assay.plugins.registry import get, pick
 from assay.protocols.agreement import TruthSide, soft_scores
 from assay.report.overlay import overlay
 from assay.results import Results
@@ -193,8 +194,12 @@ def _sides(signed: bool, true_signs: bool) -> tuple[TruthSide, ...]:
 def _image(results: Results, environment: str, sample: str) -> Image.Image:
     """A sample of the run as a picture, drawn again."""
     items = (pick(item) for item in results.spec.environments)
-    name, options = next(item for item in items if item[1].get("label") == environment)
-    made = build(name, {option: v for option, v in options.items() if option != "label"})
+    name, options = next(
+        (name, options)
+        for name, options in items
+        if take_display_name(options, get("environment", name).options) == environment
+    )
+    made = build(name, options)
     batch = made.dataset.batch([sample])
     pixels = made.model.pixels
     if pixels is None:
@@ -241,12 +246,12 @@ def refute(
         labels[_label(plain)] = [(option, _label(variant)) for option, variant in variants]
         tried |= {_label(one): one for one in (plain, *(variant for _, variant in variants))}
     controls = {name: _control(name, tried.values()) for name in CONTROLS}
-    added = [{name: {"label": label}} for name, label in controls.items() if label not in tried]
+    added = [{name: {AS: label}} for name, label in controls.items() if label not in tried]
     spec = make_suite(
         {
             "environments": environments(samples, sizes),
             "methods": [*added, *tried.values()],
-            "protocols": [{"truth_f1": {"truth": side, "label": side}} for side in SIDES],
+            "protocols": [{"truth_f1": {"truth": side, AS: side}} for side in SIDES],
         }
     )
     evidence = Evidence(run(spec, out, progress=progress, workers=workers), labels, controls)
@@ -273,7 +278,7 @@ def environments(samples: int, sizes: Sequence[int] = SIZES) -> list[SuiteItem]:
             for unseen in (True, False):
                 grid.append(("multi_color_sum", {"size": size, "colors": colors, "unseen": unseen}))
     return [
-        {name: {**options, "samples": samples, "label": _environment_label(name, options)}}
+        {name: {**options, "samples": samples, AS: _environment_label(name, options)}}
         for name, options in grid
     ]
 
@@ -310,7 +315,7 @@ def _variants(item: object) -> Iterator[tuple[str, str]]:
 def _with(item: object, option: str, value: str) -> SuiteItem:
     """The same method with another option, which its label names."""
     name, options = pick(item)
-    own = options.pop("label", None)
+    own = take_display_name(options, get("method", name).options)
     changed = {**options, option: value}
     label = f"{own}[{option}={value}]" if own else _label({name: changed})
-    return {name: {**changed, "label": label}}
+    return {name: {**changed, AS: label}}

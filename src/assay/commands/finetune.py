@@ -211,7 +211,7 @@ def _suite(
     spec = make_suite(
         {
             "datasets": [data],
-            "models": [{name: {**own, "label": label}} for label, name, own in named],
+            "models": [{name: {**own, "as": label}} for label, name, own in named],
             "methods": list(chosen),
             "protocols": [{name: options} for name in IN_DOMAIN_PROTOCOLS],
         },

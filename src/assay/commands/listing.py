@@ -57,7 +57,7 @@ COMMON = {
     "abs": "whether the absolute value is taken last: true or false",
     "noise": "noisy copies, {kind: smoothgrad, smoothgrad_sq or vargrad, samples: 1 or more, "
     "sigma: above 0, relative: true or false}",
-    "label": "its name in tables",
+    "as": "its name in tables",
 }
 LIBRARIES: tuple[Listed, ...] = (
     {"name": "timm:NAME", "summary": "A network of timm (extra `vision`)."},
@@ -114,7 +114,7 @@ def _plugins(kind: str) -> Iterator[Listed]:
         row["options"], row["allowed"] = options, allowed_values(plugin)
         row["required"] = [name for name in plugin.options if name not in options]
         if kind == "method":
-            row["common"] = {name: COMMON[name] for name in (*plugin.common, "label")}
+            row["common"] = {name: COMMON[name] for name in (*plugin.common, "as")}
         yield row
     if kind == "model":
         yield from LIBRARIES

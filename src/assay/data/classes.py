@@ -172,6 +172,19 @@ def check_labels(dataset: Dataset, model: str, outputs: int) -> None:
     )
 
 
+def check_names(classes: Sequence[str] | None, model: str, outputs: int) -> None:
+    """Refuse names of classes that are not one for each output.
+
+    Raises:
+        InputError: There are more or fewer.
+    """
+    if classes is not None and len(classes) != outputs:
+        raise InputError(
+            f"Expected `classes` of model `{model}` to name each of its {outputs} outputs, got "
+            f"{len(classes)}: {_some(classes)}. Give the names in the order of the outputs."
+        )
+
+
 def _places(dataset: Dataset, model: str, classes: Sequence[str]) -> dict[int, int] | None:
     """From the dataset's numbers to the model's; None where the names do not decide it."""
     numbers, names = list(dataset.classes), list(dataset.classes.values())

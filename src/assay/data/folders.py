@@ -1,6 +1,5 @@
 """Images on disk: a folder with one folder per class, or a CSV of paths and labels."""
 
-import csv as csv_module
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +9,9 @@ from PIL import Image, UnidentifiedImageError
 
 from assay.data.classes import one_each
 from assay.data.contents import is_csv_of_images, is_folder_of_images
+from assay.data.texts import existing_file, number_labels, read_separated
 from assay.errors import InputError, PrerequisiteError
+from assay.paths import user_path
 from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
 
@@ -55,38 +56,32 @@ def image_folder(
 def csv(
     *, path: str, image: str = "path", label: str = "label", name: str | None = None
 ) -> Dataset:
-    """A CSV file with a column of image paths, relative to it, and one of class numbers."""
-    file = Path(path).expanduser()
-    if not file.is_file():
-        raise PrerequisiteError(f"There is no file `{file}`.")
-    with file.open(newline="", encoding="utf-8") as text:
-        reader = csv_module.DictReader(text)
-        columns, rows = reader.fieldnames or [], list(reader)
-    for column in (image, label):
-        if column not in columns:
-            raise InputError(
-                f"Expected a column `{column}` in `{file}`, found {', '.join(columns) or 'none'}. "
-                f"If the file holds texts, name their column `text`."
-            )
-    labels = []
-    for number, row in enumerate(rows, start=2):
-        if not (row[label] or "").strip().isdigit():
-            raise InputError(
-                f"Expected class numbers from 0 in column `{label}` of `{file}`, got "
-                f"{row[label]!r} in line {number}."
-            )
-        labels.append(int(row[label]))
-    files = [file.parent / row[image] for row in rows]
-    missing = [f for f in files if not f.is_file()]
-    if missing:
-        raise PrerequisiteError(f"`{file}` names `{missing[0]}`, but there is no such file.")
-    if not files:
+    """A CSV file with a column of image paths, relative to it, and one of classes.
+
+    Classes are numbers or names; names become numbers as those of folders do.
+    """
+    file = existing_file(path)
+    rows = read_separated(file, (image, label), "If the file holds texts, name their column `text`")
+    if not rows:
         raise InputError(f"Expected rows in `{file}`, got none.")
-    return _dataset(name or file.stem, files, labels, {}, file.parent)
+    labels, classes = number_labels([row[1] for row in rows], label, file)
+    files = [_named_image(row[0], file) for row in rows]
+    data = _dataset(name or file.stem, files, labels, classes, file.parent)
+    return replace(data, numbering="sorted") if classes else data
+
+
+def _named_image(name: object, table: Path) -> Path:
+    """The file that a table names."""
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"Expected the path of an image in every row of `{table}`, got {name!r}.")
+    file = user_path(table.parent / name, f"a row of `{table}`")
+    if not file.is_file():
+        raise PrerequisiteError(f"`{table}` names `{file}`, but there is no such file.")
+    return file
 
 
 def _folder(path: str) -> Path:
-    root = Path(path).expanduser()
+    root = user_path(path, "the folder")
     if not root.is_dir():
         raise PrerequisiteError(f"There is no folder `{root}`.")
     return root
@@ -129,7 +124,11 @@ def _dataset(
 
 
 def _sample_id(file: Path, root: Path) -> str:
+    name = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
     try:
-        return str(file.relative_to(root))
-    except ValueError:
-        return str(file)
+        name.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"Expected names of files in UTF-8 below `{root}`, got {name!a}. Rename the file."
+        ) from None
+    return name

@@ -14,6 +14,7 @@ from assay.data.memory import row_ids
 from assay.data.parquet import check_image, decode, hash_file
 from assay.data.texts import number_labels, text_dataset
 from assay.errors import InputError, PrerequisiteError, unknown
+from assay.paths import user_path
 from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
 
@@ -45,7 +46,7 @@ def hf_dataset(
         PrerequisiteError: There is no such folder.
         InputError: The folder, a column or a label is not what was expected.
     """
-    root = Path(path).expanduser()
+    root = user_path(path, "the folder")
     if not root.is_dir():
         raise PrerequisiteError(f"There is no folder `{root}`.")
     folder = root

@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
-from torch.utils.data import TensorDataset
 
 from assay.errors import InputError
 from assay.types import Dataset, Sample
+from assay.types.dense import dense
 
+MOST_CLASSES = 10_000_000  # a larger class number is a mistake, such as an id
 TensorOrArray = Tensor | npt.NDArray[np.generic] | np.generic
 TOKENS_CURE = "Give token ids and `assay.model(net, tokens=assay.Tokens(pad=...))`"
 
@@ -46,6 +48,11 @@ def as_dataset(
         got = type(data).__name__
         if isinstance(data, tuple | list):
             got += f" of {len(data)}"
+        if isinstance(data, DataLoader):
+            raise InputError(
+                f"Expected `{name}` to be samples one by one, got a DataLoader of batches. Give "
+                f"its dataset, `loader.dataset`."
+            )
         if isinstance(getattr(data, "dataset", None), Dataset):  # an `Environment`
             raise InputError(
                 f"Expected the samples of {data!r}, got the environment itself. Give "
@@ -208,19 +215,8 @@ def _inputs(value: object, name: str, tokens: bool, embeds: bool) -> Tensor:
 
 def _tensor(value: object, what: str) -> Tensor:
     """A copy on the CPU."""
-    if isinstance(value, Tensor):
-        tensor = value.detach().cpu().clone()
-    else:
-        array = np.array(value) if isinstance(value, np.ndarray | Sequence) else None
-        if array is None or array.dtype.kind not in "biuf":
-            got = type(value).__name__ if array is None else f"{array.dtype}"
-            raise InputError(
-                f"Expected {what} to be numbers, got {got}. Give a tensor or an array."
-            )
-        tensor = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
-    if tensor.is_complex():
-        raise InputError(f"Expected {what} to be real numbers, got {tensor.dtype}.")
-    return tensor
+    tensor = dense(value, what).cpu()
+    return tensor.clone() if isinstance(value, Tensor) else tensor
 
 
 def _check_finite(values: Tensor, what: str, ids: Sequence[str]) -> None:
@@ -253,6 +249,12 @@ def class_numbers(value: object, n: int, name: str) -> list[int]:
             f"Give `y.long()`, or None where there are no classes."
         )
     labels: list[int] = tensor.long().tolist()
+    if max(labels) > MOST_CLASSES:
+        row = labels.index(max(labels))
+        raise InputError(
+            f"Expected y of `{name}` to be class numbers of at most {MOST_CLASSES:,}, got "
+            f"{labels[row]} for sample `{row_ids(n)[row]}`."
+        )
     if min(labels) < 0:
         row = next(i for i, label in enumerate(labels) if label < 0)
         raise InputError(

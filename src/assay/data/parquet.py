@@ -17,6 +17,7 @@ from PIL import Image
 from assay.data.contents import is_parquet_of_images
 from assay.data.memory import row_ids
 from assay.errors import InputError, PrerequisiteError
+from assay.paths import user_path
 from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
 
@@ -40,7 +41,7 @@ def parquet(
         PrerequisiteError: There is no such file.
         InputError: The file, a column or a label is not what was expected.
     """
-    file = Path(path).expanduser()
+    file = user_path(path, "the parquet file")
     if not file.is_file():
         raise PrerequisiteError(
             f"Expected a parquet file at `{file}`, found none. Check the path, or get the file."

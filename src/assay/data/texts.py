@@ -11,10 +11,13 @@ from assay.data.contents import is_table_of_texts
 from assay.data.memory import of_texts
 from assay.data.parquet import check_numbers, hash_file, opened
 from assay.errors import InputError, PrerequisiteError, unknown
+from assay.paths import user_path
 from assay.plugins.registry import dataset
 from assay.types import Dataset
 
 TextAndLabel = tuple[str, str]  # the two columns that are read
+CURE = "Name the columns with `text` and `label`"
+LONGEST_NUMBER = 18  # digits of a class number that tensors hold
 TableReader = Callable[[Path, TextAndLabel], list[tuple[object, ...]]]
 
 
@@ -37,9 +40,7 @@ def texts(
         PrerequisiteError: There is no such file.
         InputError: The file, a column or a label is not what was expected.
     """
-    file = Path(path).expanduser()
-    if not file.is_file():
-        raise PrerequisiteError(f"There is no file `{file}`.")
+    file = existing_file(path)
     if file.suffix.lower() not in _READERS:
         raise unknown("kind of table", file.suffix, _READERS)
     rows = _READERS[file.suffix.lower()](file, (text, label))
@@ -48,6 +49,18 @@ def texts(
     content = f"{hash_file(file)}\0{text}\0{label}"
     inputs, labels = zip(*rows, strict=True)
     return text_dataset(name or file.stem, inputs, labels, label, file, content)
+
+
+def existing_file(path: str) -> Path:
+    """The file at a path of the user's.
+
+    Raises:
+        PrerequisiteError: There is none.
+    """
+    file = user_path(path, "the file")
+    if not file.is_file():
+        raise PrerequisiteError(f"There is no file `{file}`.")
+    return file
 
 
 def text_dataset(
@@ -92,6 +105,12 @@ def number_labels(
             f"{unlabelled[0]} ({len(unlabelled)} such rows). Drop unlabelled rows."
         )
     words = [str(label).strip() for label in labels]
+    huge = [row for row, word in enumerate(words) if _is_huge(word)]
+    if huge:
+        raise InputError(
+            f"Expected class numbers or names in column `{column}` of `{file}`, got a number of "
+            f"{len(words[huge[0]])} digits in row {huge[0]}."
+        )
     if all(word.removeprefix("-").isdecimal() for word in words):
         return check_numbers([int(word) for word in words], column, file), {}
     if any(isinstance(label, float | bool) for label in labels):
@@ -103,17 +122,30 @@ def number_labels(
     return [places[word] for word in words], dict(enumerate(names))
 
 
-def _separated(by: str) -> TableReader:
-    def read(file: Path, columns: TextAndLabel) -> list[tuple[object, ...]]:
-        try:
-            with file.open(newline="", encoding="utf-8-sig") as content:
-                reader = csv.DictReader(content, delimiter=by)
-                _check_columns(columns, list(reader.fieldnames or ()), file)
-                return [tuple(row[column] for column in columns) for row in reader]
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"Expected `{file}` to be a table in UTF-8: {error}.") from error
+def _is_huge(word: str) -> bool:
+    """Whether a class number has more digits than any count of classes."""
+    return len(word) > LONGEST_NUMBER and word.removeprefix("-").isdecimal()
 
-    return read
+
+def read_separated(
+    file: Path, columns: TextAndLabel, cure: str = CURE, by: str = ","
+) -> list[tuple[object, ...]]:
+    """Two columns of a table with a header; a short row has None in what it lacks.
+
+    Raises:
+        InputError: It is not such a table; `cure` says what to do where a column is missing.
+    """
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as content:
+            reader = csv.DictReader(content, delimiter=by)
+            _check_columns(columns, list(reader.fieldnames or ()), file, cure)
+            return [tuple(row[column] for column in columns) for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"Expected `{file}` to be a table in UTF-8: {error}.") from error
+
+
+def _separated(by: str) -> TableReader:
+    return lambda file, columns: read_separated(file, columns, by=by)
 
 
 def _lines(file: Path, columns: TextAndLabel) -> list[tuple[object, ...]]:
@@ -143,12 +175,14 @@ def _parquet(file: Path, columns: TextAndLabel) -> list[tuple[object, ...]]:
         return list(zip(*(table[column].to_pylist() for column in columns), strict=True))
 
 
-def _check_columns(columns: TextAndLabel, existing: Sequence[str], file: Path) -> None:
+def _check_columns(
+    columns: TextAndLabel, existing: Sequence[str], file: Path, cure: str = CURE
+) -> None:
     for column in columns:
         if column not in existing:
             raise InputError(
                 f"Expected a column `{column}` in `{file}`, found {', '.join(existing) or 'none'}. "
-                f"Name the columns with `text` and `label`."
+                f"{cure}."
             )
 
 

@@ -1,9 +1,9 @@
 """Run any attribution method, and reduce its output to one number per position."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +16,7 @@ from assay.plugins.registry import Method, code_identity, identity
 from assay.suite.spec import MAPS_HASH as MAPS_HASH
 from assay.suite.spec import REDUCTION, Choice
 from assay.types import Batch, Model
+from assay.types.dense import dense
 
 
 def attribute(
@@ -106,18 +107,13 @@ def _as_tensor(maps: object, batch: Batch, name: str) -> Tensor:
     Raises:
         InputError: They are neither, for example if the function does not return anything.
     """
-    if isinstance(maps, Tensor):
-        return maps.detach()
-    try:
-        array = np.asarray(maps)
-    except (TypeError, ValueError, RuntimeError):  # a list that cannot become an array
-        array = np.empty(0, object)
-    if array.dtype.kind not in "biuf":
-        hint = " Does the function return them?" if maps is None else ""
-        got = "None" if maps is None else type(maps).__name__
-        raise InputError(f"Expected maps of `{name}` as a tensor or array, got {got}.{hint}")
-    whole = torch.from_numpy(array.astype(np.float64, order="C"))
-    return whole.to(batch.inputs.device, batch.dtype)
+    if maps is None:
+        raise InputError(
+            f"Expected maps of `{name}` as a tensor or array, got None. Does the function return "
+            f"them?"
+        )
+    tensor = dense(maps, f"maps of `{name}`")
+    return tensor if isinstance(maps, Tensor) else tensor.to(batch.inputs.device, batch.dtype)
 
 
 def other_maps(model: Model, batch: Batch, choice: Choice, engine: Engine | None = None) -> Tensor:
@@ -227,6 +223,7 @@ def given(label: str, source: object) -> Choice:
     A callable runs with gradients enabled and may return a tensor or an array.
     """
     if callable(source) and not isinstance(source, Tensor):
+        _check_call(source, label)
 
         def run(model: Model, batch: Batch, *, source_hash: str = "") -> Tensor:
             with torch.enable_grad():
@@ -235,7 +232,9 @@ def given(label: str, source: object) -> Choice:
 
         plugin = Method(label, run, family="given", title=label)
         return Choice(label, plugin, {"source_hash": code_identity(source)}, dict(REDUCTION))
-    maps = torch.as_tensor(source)
+    maps = dense(source, f"maps `{label}`")
+    if not maps.ndim:
+        raise InputError(f"Expected `{label}` to hold a map for each sample, got a single number.")
 
     def look_up(model: Model, batch: Batch, *, maps_hash: str = "") -> Tensor:
         rows = rows_of(batch, len(maps), label)
@@ -243,3 +242,16 @@ def given(label: str, source: object) -> Choice:
 
     plugin = Method(label, look_up, family="given", title=label)
     return Choice(label, plugin, {MAPS_HASH: identity(maps)}, dict(REDUCTION))
+
+
+def _check_call(source: Callable[..., object], label: str) -> None:
+    """Refuse a function that cannot be called with a model and a batch."""
+    try:
+        inspect.signature(source).bind(None, None)
+    except TypeError as error:
+        raise InputError(
+            f"Expected method `{label}` to be a function `(model, batch) -> Tensor`, got one that "
+            f"cannot be called so: {error}."
+        ) from None
+    except ValueError:  # compiled code may have no signature
+        return

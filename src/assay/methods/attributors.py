@@ -81,11 +81,17 @@ def attributor(source: Any, options: Options, model: Model, name: str = "") -> C
     return Choice(chosen, plugin, known, reduction)
 
 
+def parameters_of(source: Any) -> list[str]:
+    """The names of the options of its `attribute`."""
+    parameters = inspect.signature(source.attribute).parameters
+    return [p for p in parameters if p not in ("inputs", "target")]
+
+
 def _split(source: Attributor, options: Options) -> tuple[Keywords, Keywords]:
     """The object's own options, and how channels become one map."""
-    parameters = inspect.signature(source.attribute).parameters
-    known = [p for p in parameters if p not in ("inputs", "target")]
-    anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    known = parameters_of(source)
+    parameters = inspect.signature(source.attribute).parameters.values()
+    anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
     rest = {o: v for o, v in options.items() if o in REDUCTION and o not in known}
     own = {o: v for o, v in options.items() if o not in rest}
     for option in own:

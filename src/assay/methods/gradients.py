@@ -22,7 +22,7 @@ from assay.removal import FillChoice, all_absent
 from assay.types import Batch, Model
 
 FEWEST_STEPS, MOST_STEPS = 8, 512  # of integrals with `steps: auto`
-PathSteps = Literal["auto"] | Count
+PathSteps = Literal["auto"] | Annotated[int, Field(ge=1, le=4096)]  # nodes of a quadrature
 Tolerance = Annotated[float, Field(gt=0)]
 
 

@@ -5,7 +5,7 @@ of the input's range. All kinds are computed from the same maps, so two cost as 
 """
 
 from assay.methods.gradients import input_x_gradient, integrated_gradients, saliency
-from assay.plugins.registry import preset
+from assay.plugins.presets import preset
 
 # Where the presets differ from the papers they are named after.
 SMILKOV = """

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from assay.errors import InputError, PrerequisiteError
 from assay.methods.attribution import MAPS_HASH, rows_of
+from assay.paths import user_path
 from assay.plugins.option_types import Options
 from assay.plugins.registry import method
 from assay.types import Batch, Model
@@ -36,7 +37,7 @@ class Held:
 
 def _known_by_content(options: Options) -> dict[str, Any]:
     """The options with the hash of the file, which identifies the maps."""
-    path = Path(options["path"]).expanduser()
+    path = user_path(options["path"], "`path`")
     if path.suffix.lower() not in ENDINGS:
         raise InputError(f"Expected maps in a file ({', '.join(ENDINGS)}), got `{path}`.")
     if not path.is_file():
@@ -78,7 +79,7 @@ def maps(model: Model, batch: Batch, *, path: str, maps_hash: str = "") -> Tenso
     Differs from the paper: how the maps were made is unknown. Protocols that explain changed inputs
     do not apply.
     """
-    held = _open(str(Path(path).expanduser()), maps_hash)
+    held = _open(str(user_path(path)), maps_hash)
     rows = rows_of(batch, held.count, path, held.ids)
     parts = [_numbers(held.row(row), path, i) for row, i in zip(rows, batch.ids, strict=True)]
     for one, sample in zip(parts, batch.ids, strict=True):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.errors import InputError, PrerequisiteError
+from assay.paths import user_path
 from assay.types import Model
 from assay.types.card import IN_DOMAIN, Card
 
@@ -16,7 +17,7 @@ def read_card(path: str | Path) -> Card:
         PrerequisiteError: There is no such file.
         InputError: It holds no card.
     """
-    place = Path(path).expanduser()
+    place = user_path(path, "`card`")
     try:
         stored = json.loads(place.read_text())
     except OSError:

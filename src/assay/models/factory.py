@@ -1,6 +1,5 @@
 """The user's own network at an address: built, filled with weights, described."""
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ from torch import nn
 from assay.errors import InputError, unknown
 from assay.models.weights import load_weights
 from assay.models.wrap import model
+from assay.plugins.display_names import AS
 from assay.plugins.option_types import Options
 from assay.plugins.registry import ModelFactory
 from assay.types import Model, Prepare
@@ -31,8 +31,7 @@ def build_model(plugin: ModelFactory, options: Options, name: str) -> Model:
     """
     factory = plugin.function
     ready = isinstance(factory, nn.Module)
-    parameters = () if ready else tuple(inspect.signature(factory).parameters)
-    own = _own(plugin.name, parameters, options)
+    own = _own(plugin.name, plugin.option_names, options)
     net = factory if ready else factory(**own)
     if isinstance(net, Model):
         extra = [option for option in options if option not in own]
@@ -51,7 +50,8 @@ def build_model(plugin: ModelFactory, options: Options, name: str) -> Model:
 
 def describe(net: nn.Module, options: Options, name: str, prepare: Prepare | None = None) -> Model:
     """A network with its weights and options; `prepare` where no option describes the input."""
-    note = load_weights(net, options["weights"]) if options.get("weights") else ""
+    weights = options.get("weights")
+    note = "" if weights is None else load_weights(net, weights)
     described = model(
         net,
         mean=options.get("mean"),
@@ -73,10 +73,12 @@ def describe(net: nn.Module, options: Options, name: str, prepare: Prepare | Non
 
 
 def _own(name: str, parameters: Sequence[str], options: Options) -> dict[str, object]:
-    """The options of the factory itself."""
-    own = {n: v for n, v in options.items() if n in parameters and n not in DESCRIPTION}
+    """The options of the factory itself; those that also describe the network go to both."""
+    own = {option: value for option, value in options.items() if option in parameters}
+    if isinstance(own.get("classes"), list | tuple):  # a factory takes how many there are
+        own["classes"] = len(own["classes"])
     for option in options:
         if option not in own and option not in DESCRIPTION:
-            known = [*parameters, *DESCRIPTION, "label"]
+            known = [*parameters, *DESCRIPTION, AS]
             raise unknown(f"option of model `{name}`:", option, known)
     return own

@@ -17,6 +17,7 @@ from torch import nn
 from assay.errors import InputError, PrerequisiteError, unknown, warn
 from assay.models.factory import DESCRIPTION, describe
 from assay.models.shim import ensure_torchvision
+from assay.paths import user_path
 from assay.plugins.option_types import Options
 from assay.types import Model
 from assay.types.pixels import Pixels, Preprocess
@@ -85,7 +86,7 @@ def _transformers() -> ModuleType:
 
 
 def _load(auto: Loaded, folder: str, **options: object) -> Loaded:
-    path = Path(folder).expanduser()
+    path = user_path(folder, "the folder")
     looks_local = folder.startswith((".", "/", "~")) or " " in folder or path.exists()
     if looks_local and not path.is_dir():
         raise PrerequisiteError(f"There is no folder `{folder}`.")

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from assay.errors import InputError, PrerequisiteError
 from assay.models.weights import load_weights, read_weights
+from assay.paths import user_path
 from assay.plugins.registry import model
 from assay.types import Model
 from assay.types.tokens import Tokenize, Tokens
@@ -123,7 +123,7 @@ def token_classifier(
     longest: int = 256,
 ) -> Model:
     """A small classifier of texts, from its weights and a file with one word per line."""
-    file = Path(vocabulary).expanduser()
+    file = user_path(vocabulary, "`vocabulary`")
     if not file.is_file():
         raise PrerequisiteError(f"There is no vocabulary file `{file}`.")
     words = tuple(file.read_text(encoding="utf-8").splitlines())

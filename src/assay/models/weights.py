@@ -1,6 +1,5 @@
 """Weights from a file into a network: tensors only, every key accounted for."""
 
-import pickle
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from assay.errors import InputError, PrerequisiteError
+from assay.paths import user_path
 
 
 def load_weights(
@@ -55,7 +55,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def _unwrapped(path: str | Path) -> tuple[dict[str, Tensor], list[str]]:
-    path = Path(path).expanduser()
+    path = user_path(path, "`weights`")
     if not path.is_file():
         raise PrerequisiteError(
             f"Expected weights at `{path}`, found no such file. Check the path, or get the file."
@@ -74,8 +74,8 @@ def _read(path: Path) -> object:
             ) from error
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
-        reason = str(error).strip().split("\n")[0]
+    except Exception as error:  # what a file holds decides which
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise InputError(
             f"Expected `{path}` to be a checkpoint that holds nothing but tensors, but it cannot "
             f"be read ({reason}). Save `net.state_dict()`, not the network."
@@ -97,6 +97,17 @@ def _state(loaded: object, path: Path) -> tuple[dict[str, Tensor], list[str]]:
             f"Save `net.state_dict()`."
         )
     for key, tensor in loaded.items():
+        if not isinstance(key, str):
+            raise InputError(
+                f"Expected `{path}` to hold tensors by name, got one under {key!r}. "
+                f"Save `net.state_dict()`."
+            )
+        if isinstance(tensor, Tensor) and (tensor.is_meta or tensor.layout != torch.strided):
+            kind = "on the device `meta`, without numbers" if tensor.is_meta else "sparse"
+            raise InputError(
+                f"Expected `{path}` to hold dense tensors, got one that is {kind} at `{key}`. "
+                f"Save it with `.to_dense()`, or from a network with its weights loaded."
+            )
         if not isinstance(tensor, Tensor):
             raise InputError(
                 f"Expected `{path}` to hold tensors by name, got {type(tensor).__name__} at "
@@ -123,12 +134,25 @@ def _faults(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> li
         for key in expected
         if key in weights and weights[key].shape != expected[key].shape
     ]
+    kinds = [
+        f"`{key}` expected {expected[key].dtype}, got {weights[key].dtype}"
+        for key in expected
+        if key in weights and _kind(weights[key]) != _kind(expected[key])
+    ]
     faults = {
         "missing": [f"`{key}`" for key in expected if key not in weights],
         "unexpected": [f"`{key}`" for key in weights if key not in expected],
         "of another shape": shapes,
+        "of another kind of number": kinds,
     }
     return [f"{fault} {_some(keys)}" for fault, keys in faults.items() if keys]
+
+
+def _kind(tensor: Tensor) -> str:
+    """Which numbers: copying one kind into another would change them without a word."""
+    if tensor.is_complex():
+        return "complex"
+    return "real" if tensor.is_floating_point() else "whole"
 
 
 def _some(items: Iterable[str], shown: int = 3) -> str:

@@ -3,17 +3,23 @@
 import difflib
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from assay.errors import InputError
+from assay.errors import InputError, unknown
 from assay.models.carded import with_card
+from assay.plugins.display_names import display_name
 from assay.types import Card, Model, Pixels, Prepare, Preprocess, Tokenize, Tokens
 from assay.types.model import Reshape
+
+TOKENIZER = (
+    "A network of transformers comes with its tokenizer by name, `hf:FOLDER`. For another network "
+    "give `prepare=assay.Tokenize(encode, assay.Tokens(pad=...), longest=...)`"
+)
 
 
 def model(
@@ -31,6 +37,8 @@ def model(
     prepare: Prepare | None = None,
     tokens: Tokens | None = None,
     card: Card | str | Path | None = None,
+    regression: bool = False,
+    **others: object,
 ) -> Model:
     """A network as assay takes it; a `Model` passes through.
 
@@ -52,14 +60,18 @@ def model(
             `size`, `mean` and `std` cannot describe it.
         tokens: What token ids mean to a network of texts; a `Tokenize` contains it.
         card: The card of its fine-tuning, or the file that `assay finetune` wrote.
+        regression: Whether the network gives one number that is no logit; it is then explained
+            itself, and protocols that need classes do not apply.
+        **others: None: any other name is an error that lists these.
 
     Raises:
         InputError: An argument is not what was expected.
     """
+    _refuse(others)
     arguments = {
         "mean": mean, "std": std, "size": size, "resize": resize, "classes": classes,
         "cam_layer": cam_layer, "cam_reshape": cam_reshape, "output": output, "name": name,
-        "prepare": prepare, "tokens": tokens,
+        "prepare": prepare, "tokens": tokens, "regression": regression or None,
     }  # fmt: skip
     if isinstance(net, Model):
         extra = [name for name, value in arguments.items() if value is not None]
@@ -77,18 +89,28 @@ def model(
             f"weights without gradients. Make or load the network outside it."
         )
     if prepare is not None and not isinstance(prepare, Preprocess | Tokenize):
+        cure = "Give tensors as data where the network prepares its inputs in another way"
         raise InputError(
             f"Expected `prepare` to be a `Preprocess` or a `Tokenize`, got "
-            f"{type(prepare).__name__}. Give tensors as data where the network prepares its "
-            f"inputs in another way."
+            f"{type(prepare).__name__}. {TOKENIZER if hasattr(prepare, 'encode') else cure}."
+        )
+    if any(weight.is_meta for weight in net.state_dict().values() if isinstance(weight, Tensor)):
+        raise InputError(
+            f"Expected `{type(net).__name__}` to have weights, got a network on the device `meta`, "
+            f"which has none. Load its weights on the CPU first."
         )
     if size is not None or resize is not None:
         prepare, mean, std = _preprocess(size, resize, mean, std, prepare), None, None
+    if tokens is not None and not isinstance(tokens, Tokens):
+        raise InputError(
+            f"Expected `tokens` to be `assay.Tokens(pad=...)`, got {type(tokens).__name__}."
+        )
     if isinstance(prepare, Tokenize):
         tokens = tokens or prepare.tokens
     if tokens is not None:
         tokens = _embedded(net, tokens)
-    if not (output is None or callable(output) or isinstance(output, str | int)):
+    key = isinstance(output, str | int) and not isinstance(output, bool)
+    if not (output is None or callable(output) or key):
         raise InputError(
             f"Expected `output` to be a key, a position or a function, got {type(output).__name__}."
         )
@@ -103,15 +125,25 @@ def model(
         tokens=tokens,
         classes=_classes(classes),
         output=output,
+        has=frozenset({"gradients", "regression" if regression else "classes"}),
     )
     return described if card is None else with_card(described, card)
+
+
+def _refuse(others: Mapping[str, object]) -> None:
+    """Refuse arguments that do not exist."""
+    for name in others:
+        if name == "tokenizer":
+            raise InputError(f"Expected no `tokenizer`. {TOKENIZER}.")
+        known = inspect.signature(model).parameters
+        raise unknown("argument of `assay.model`:", name, [n for n in known if n != "others"])
 
 
 def _reshape(value: Reshape | Sequence[int] | None) -> Reshape | None:
     if value is None or callable(value):
         return value
     counts = tuple(value) if isinstance(value, Sequence) else ()
-    if len(counts) != 2 or not all(isinstance(n, int) and n > 0 for n in counts):
+    if len(counts) != 2 or not all(type(n) is int and n > 0 for n in counts):
         raise InputError(
             f"Expected `cam_reshape` to be the rows and columns of the patches, such as (14, 14), "
             f"or a function, got {value!r}."
@@ -160,7 +192,7 @@ def _preprocess(
         raise InputError("Expected `mean` and `std` with `size`: images are normalised by them.")
     if len(pixels.mean) == 1:  # image files are read as RGB
         pixels = Pixels(pixels.mean * 3, pixels.std * 3)
-    return Preprocess(int(size), pixels, None if resize is None else int(resize))
+    return Preprocess(size, pixels, resize)
 
 
 def _pixels(
@@ -194,12 +226,13 @@ def _pixels(
 
 
 def _numbers(what: str, value: float | Sequence[float]) -> tuple[float, ...]:
+    values = [value] if isinstance(value, int | float) else value
     try:
-        values = [value] if isinstance(value, int | float) else value
         numbers = tuple(float(number) for number in values)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = ()
-    if not numbers or isinstance(value, str) or not all(map(math.isfinite, numbers)):
+    plain = not isinstance(value, str | Mapping) and not any(type(v) is bool for v in values)
+    if not numbers or not plain or not all(map(math.isfinite, numbers)):
         raise InputError(f"Expected `{what}` to be one number per channel, got {value!r}.")
     return numbers
 
@@ -210,7 +243,7 @@ def _classes(classes: int | Sequence[str] | None) -> tuple[str, ...] | None:
     if isinstance(classes, int) and not isinstance(classes, bool) and classes > 0:
         return tuple(str(number) for number in range(classes))
     if isinstance(classes, Sequence) and not isinstance(classes, str) and len(classes):
-        return tuple(str(label) for label in classes)
+        return tuple(display_name(label, "a name in `classes`") for label in classes)
     raise InputError(
         f"Expected `classes` to be a count or the names of the classes, got {classes!r}."
     )

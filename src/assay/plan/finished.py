@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from assay.engine.engine import Arrays
 from assay.plan.plan import Plan, Shard
 from assay.plan.set_cells import SetCell, applicable_sets, explains_split, set_cells, shards_of
-from assay.store import CHECKS, CURVES, SCORES, Array, ShardSummary, Store
+from assay.store import CHECKS, CURVES, SCORES, Array, CellRecord, ShardSummary, Store, read_summary
 from assay.store.pieces import ArraysPiece, Piece, StoredPath
 from assay.suite.spec import Choice
 
@@ -24,7 +24,7 @@ class Finished:
         name = self.plan.piece(shard, method, protocol)
         scores = Store.has_table(self.store.path("scores", f"{name}.parquet"), SCORES)
         curves = Store.has_table(self.store.path("curves", f"{name}.parquet"), CURVES)
-        record = Store.read_json(self.store.path("cells", f"{name}.json"))
+        record = Store.read_json(self.store.path("cells", f"{name}.json"), *CellRecord.required())
         return scores and curves and record is not None and record["status"] != "failed"
 
     def missing(self, shard: Shard) -> dict[str, list[Choice]]:
@@ -78,8 +78,7 @@ class Finished:
 
     def summary(self, shard: Shard) -> ShardSummary | None:
         """The stored summary of a shard: facts about its samples, and its cost so far."""
-        stored = Store.read_json(self.store.path(*summary_place(shard)))
-        return None if stored is None else ShardSummary.from_json(stored)
+        return read_summary(self.store, shard.id)
 
     def maps(self, shard: Shard, method: Choice) -> tuple[Array, float] | None:
         """A method's stored maps if they belong to these samples, and the seconds they took."""

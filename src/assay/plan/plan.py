@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from assay.plan.content_keys import data_content, model_content, split_contents
 from assay.plan.prepared_networks import Networks
 from assay.plan.training_data import with_training
 from assay.plugins import registry
+from assay.plugins.display_names import take_display_name
 from assay.suite.spec import Choice, Spec, choose
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Card, Dataset, Model, Prepare, Tokenize
@@ -300,13 +301,14 @@ def _environments(items: list[Any], trained: TrainedWeights) -> Iterator[Environ
             yield item
             continue
         name, options = registry.pick(item)
-        label = options.pop("label", None)
-        yield build_environment(name, options, None if label is None else str(label), trained)
+        plugin = registry.get("environment", name)
+        label = take_display_name(options, plugin.options)
+        yield build_environment(name, options, label, trained)
 
 
 def _duplicate(kind: str, label: str) -> InputError:
     return InputError(
-        f"Expected each {kind} once, got `{label}` twice. Set `label:` for one of them."
+        f"Expected each {kind} once, got `{label}` twice. Name one of them, `as: NAME`."
     )
 
 
@@ -327,8 +329,7 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
             live.append(label)
         else:
             name, options = registry.pick(item)
-            own = options.pop("label", None)
-            own = None if own is None else str(own)
+            own = take_display_name(options, _option_names(kind, name))
             card = options.pop("card", None) if kind == "model" else None
             thing, label = _from_name(kind, name, options, own)
             thing = thing if card is None else with_card(thing, str(card))
@@ -349,6 +350,13 @@ def build_one(kind: str, item: Any) -> Any:
     """One dataset or model as a suite writes it."""
     (thing,) = _build(kind, [item])[0].values()
     return thing
+
+
+def _option_names(kind: str, name: str) -> Collection[str]:
+    if kind == "model" and is_hub_name(name):
+        return ()
+    names: Collection[str] = registry.get(kind, name).option_names
+    return names
 
 
 def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -> tuple[Any, str]:

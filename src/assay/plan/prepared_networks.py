@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
+from assay.errors import InputError, PrerequisiteError
 from assay.models.prepare import Prepared, prepare_network
 from assay.types import Model
 
@@ -26,10 +26,13 @@ class Networks:
             try:
                 with model.evaluating(), torch.no_grad():
                     self.prepared[label] = prepare_network(model, inputs[:1])
-            except RuntimeError as error:
+            except (InputError, PrerequisiteError):
+                raise
+            except Exception as error:  # of the user's network
+                kind = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
                 raise InputError(
                     f"Model `{label}` cannot run on inputs of shape {tuple(inputs.shape[1:])} "
-                    f"from `{dataset}`: {error}"
+                    f"from `{dataset}`: {kind}{' '.join(str(error).split())}"
                 ) from error
         return self.prepared[label]
 

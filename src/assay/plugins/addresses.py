@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from assay.errors import InputError, PrerequisiteError, unknown
+from assay.paths import user_path
 from assay.plugins.code import says
 from assay.plugins.moved import MOVED
 
@@ -77,7 +78,7 @@ def _is_file(place: str) -> bool:
 
 
 def _from_file(path: Path) -> ModuleType:
-    path = path.expanduser().resolve()
+    path = user_path(path, "the file").resolve()
     if not path.is_file():
         raise PrerequisiteError(f"There is no file `{path}`.")
     name = f"{FILE_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"

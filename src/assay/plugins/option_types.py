@@ -8,7 +8,7 @@ from pydantic import Field
 Options = Mapping[str, Any]  # the options of a plug-in by name
 Item = str | Mapping[str, Options]  # a plug-in as a suite writes it: a name, or {name: options}
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]  # more would take days, or all memory
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 

@@ -5,10 +5,13 @@ A type may bring its own description: `Annotated[..., Field(description="three w
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+
+from assay.errors import InputError
 
 LIMITS = {
     "minimum": "at least {}", "exclusiveMinimum": "above {}",
@@ -19,6 +22,53 @@ TYPES = {
     "boolean": "true or false",
 }  # fmt: skip
 _SHOULD = "Input should be "
+
+
+LARGEST = 2**63 - 1  # what tables and tensors hold
+
+
+def not_a_number(given: object, taken: object) -> str:
+    """What is wrong with a number inside a value: pydantic takes true for 1, and any size.
+
+    Args:
+        given: The value as it came.
+        taken: What its type made of it.
+
+    Returns:
+        In words what came; empty where nothing is wrong.
+    """
+    if isinstance(taken, int | float) and not isinstance(taken, bool):
+        if isinstance(given, bool) or (isinstance(taken, float) and not math.isfinite(taken)):
+            return repr(given)
+        large = isinstance(taken, int) and abs(taken) > LARGEST
+        return "a number of more than 64 bits" if large else ""
+    if isinstance(taken, BaseModel):
+        taken = taken.model_dump()
+    if isinstance(given, Mapping) and isinstance(taken, Mapping):
+        parts = [(given[key], value) for key, value in taken.items() if key in given]
+    elif isinstance(given, list | tuple) and isinstance(taken, list | tuple):
+        parts = list(zip(given, taken, strict=False))
+    else:
+        return ""
+    return next(filter(None, (not_a_number(*part) for part in parts)), "")
+
+
+def checked(annotation: Any, value: Any, owner: str) -> Any:
+    """A value as its type has it; `owner` names the option in errors.
+
+    Raises:
+        InputError: It is not of its type, or holds a number that no result can come from.
+    """
+    adapter = TypeAdapter(annotation, config={"arbitrary_types_allowed": True})
+    try:
+        taken = adapter.validate_python(value)
+    except ValidationError as error:
+        expected = missed(annotation, value, error)
+        raise InputError(f"Expected {owner} to be {expected}, got {value!r}.") from None
+    if got := not_a_number(value, taken):
+        expected = in_words(annotation) or "finite numbers"
+        raise InputError(f"Expected {owner} to be {expected}, got {got}.")
+    return taken
 
 
 def in_words(annotation: Any) -> str:

@@ -9,11 +9,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
 from assay.errors import InputError, unknown
 from assay.plugins.addresses import FILE_MODULE, is_address, load_object
 from assay.plugins.builtin import load_builtin
+from assay.plugins.display_names import AS, refuse_taken
 from assay.plugins.identity import canonical as canonical
 from assay.plugins.identity import code_identity as code_identity
 from assay.plugins.identity import describe as describe
@@ -24,7 +23,7 @@ from assay.plugins.marks import HowOnly as HowOnly
 from assay.plugins.marks import Nested as Nested
 from assay.plugins.marks import marked
 from assay.plugins.needs import check_needs
-from assay.plugins.options import missed
+from assay.plugins.options import checked
 from assay.plugins.passes import Intervenes as Intervenes
 from assay.plugins.passes import Passes as Passes
 from assay.plugins.passes import Promise as Promise
@@ -61,6 +60,11 @@ class Plugin:
             for p in inspect.signature(self.function).parameters.values()
             if p.kind is p.KEYWORD_ONLY
         }
+
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        """The names of the options that its function takes."""
+        return tuple(self.options)
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -104,15 +108,15 @@ class Plugin:
                 raise unknown(
                     f"option of {self.kind} `{self.name}`:",
                     name,
-                    [*self.options, *self.common, "label"],
+                    [*self.options, *self.common, AS],
                 )
-        checked = dict(self.defaults)
+        whole = dict(self.defaults)
         for name, value in options.items():
-            checked[name] = self._check(name, value)
-        missing = [n for n in self.options if n not in checked]
+            whole[name] = self._check(name, value)
+        missing = [n for n in self.options if n not in whole]
         if missing:
             raise InputError(f"Expected {self.kind} `{self.name}` to be given `{missing[0]}`.")
-        return checked
+        return whole
 
     @property
     def common(self) -> tuple[str, ...]:
@@ -134,21 +138,12 @@ class Plugin:
         if kind is not None and not is_tensor_fill and value is not None:
             chosen, options = pick(value)
             extra = {o: options.pop(o) for o in get(kind, chosen).common if o in options}
-            checked = get(kind, chosen).configure(options)
-            different = {o: v for o, v in checked.items() if v != get(kind, chosen).defaults.get(o)}
+            whole = get(kind, chosen).configure(options)
+            different = {o: v for o, v in whole.items() if v != get(kind, chosen).defaults.get(o)}
             different |= extra
             return {chosen: different} if different else chosen
-        adapter = TypeAdapter(
-            self.options[name].annotation, config={"arbitrary_types_allowed": True}
-        )
-        try:
-            return adapter.validate_python(value)
-        except ValidationError as error:
-            expected = missed(self.options[name].annotation, value, error)
-            raise InputError(
-                f"Expected option `{name}` of {self.kind} `{self.name}` to be {expected}, "
-                f"got {value!r}."
-            ) from None
+        owner = f"option `{name}` of {self.kind} `{self.name}`"
+        return checked(self.options[name].annotation, value, owner)
 
 
 @dataclass(frozen=True)
@@ -251,9 +246,16 @@ class DatasetFactory(Plugin):
 
 @dataclass(frozen=True)
 class ModelFactory(Plugin):
-    """A network by name: `(*, options) -> Model`."""
+    """A network by name: `(*, options) -> Model`; at an address also a class or a network."""
 
     kind: ClassVar[str] = "model"
+    common = ("card",)  # the file of a fine-tuning's card, which any network may have
+
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        """All parameters of its function; a network that exists already has none."""
+        ready = hasattr(self.function, "state_dict") and not inspect.isclass(self.function)
+        return () if ready else tuple(inspect.signature(self.function).parameters)
 
 
 @dataclass(frozen=True)
@@ -285,24 +287,18 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Function], Functio
                 f"{present.function.__module__}; choose another name."
             )
         plugin = TYPES[kind](name, function, **facts)
+        refuse_taken(f"{kind} `{name}`", plugin.option_names, plugin.common)
         vars(function)["__assay__"] = plugin
         if not by_address:
-            _REGISTERED[kind][name] = plugin
+            put(plugin)
         return function
 
     return decorate
 
 
-def preset(
-    base: Callable[..., Any], name: str, *, title: str, about: str, cite: str, **options: Any
-) -> None:
-    """Register a plug-in under another name with other default options."""
-    plugin: Plugin = vars(base)["__assay__"]
-    made = replace(
-        plugin, name=name, title=title, about=about, cite=cite, preset=options,
-        formula=plugin.formula or plugin.name,
-    )  # fmt: skip
-    _REGISTERED[plugin.kind][name] = made
+def put(plugin: Plugin) -> None:
+    """Register a plug-in under its name."""
+    _REGISTERED[plugin.kind][plugin.name] = plugin
 
 
 def method(name: str, **facts: Any) -> Callable[[Function], Function]:
@@ -385,7 +381,9 @@ def _at_address(kind: str, address: str) -> Plugin:
         raise InputError(
             f"Expected `{address}` to be a function for a {kind}, got {type(target).__name__}."
         )
-    return TYPES[kind](address.rpartition(":")[2], target, family="own", source=source)
+    plain = TYPES[kind](address.rpartition(":")[2], target, family="own", source=source)
+    refuse_taken(f"{kind} `{plain.name}`", plain.option_names, plain.common)
+    return plain
 
 
 def names(kind: str) -> list[str]:

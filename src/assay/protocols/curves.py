@@ -9,13 +9,14 @@ rows of the same kind.
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.plugins.option_types import Count, Output
+from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
 from assay.protocols.table_one import ACCURACIES, OUTPUTS
 from assay.ranking import arithmetic
@@ -25,7 +26,11 @@ from assay.units.absent import above, below, by_rank
 from assay.units.features import UnitsChoice, make_units
 
 Order = Literal["most_relevant_first", "least_relevant_first"]
-Steps = Count | tuple[float, ...]
+MOST_STEPS = 10_000  # of a curve: more rows than that repeat each other
+Steps = (
+    Annotated[int, Field(ge=1, le=MOST_STEPS)]
+    | Annotated[tuple[float, ...], Field(max_length=MOST_STEPS + 1)]
+)
 CurveVariant = Literal["exact", "m4"]
 
 

@@ -198,7 +198,7 @@ def _previews(store: Store, manifest: Manifest, setting: SettingKey) -> dict[str
     path = store.path("previews", f"{file_name(setting.dataset)}.json")
     models = {shard.model for shard in manifest.shards if shard.dataset == setting.dataset}
     previews = {}
-    for stored in Store.read_json(path) or []:
+    for stored in Store.read_json(path, kind=list) or []:
         preview = Preview.from_json(stored)
         if preview.model is None and len(models) > 1:
             preview = preview.without_prediction()

@@ -89,7 +89,7 @@ def render(results: ShownRun) -> str:
             side=gallery.SIDE,
             words=gallery.WORDS,
             scale=Markup(_scale()),
-            suite=spec.read_text(encoding="utf-8") if spec.is_file() else "",
+            suite=spec.read_text(encoding="utf-8", errors="replace") if spec.is_file() else "",
         )
     )
 

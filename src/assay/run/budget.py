@@ -10,9 +10,10 @@ from typing import Any
 from assay.errors import InputError
 from assay.plan.plan import Plan
 from assay.plugins import registry
+from assay.plugins.display_names import name_key
 from assay.run.suite_run import estimate, prepare, timings
 from assay.store import Store
-from assay.suite.spec import Choice, Cut, Spec, choose, choose_one, parse_suite, usual_label
+from assay.suite.spec import Choice, Cut, Spec, choose, choose_one, read_suite, usual_label
 from assay.training.trained_weights import TrainedWeights
 
 COPIES = "noise samples"  # of the option `noise`
@@ -114,7 +115,7 @@ def duration(seconds: float) -> str:
 def _earlier(store: Store) -> Cut | None:
     """The cut of the run in the folder; None if there is none."""
     path = store.path("spec.yaml")
-    return parse_suite(path.read_text(), f"`{path}`").budget if path.is_file() else None
+    return read_suite(path).budget if path.is_file() else None
 
 
 def _find(plan: Plan, whole: Cut, cost: Any) -> tuple[Cut, float]:
@@ -201,7 +202,8 @@ def _changed(kind: str, item: Any, options: dict[str, int]) -> Any:
     if not isinstance(item, Choice):
         name, written = registry.pick(item)
         noise = {"noise": {**(written.get("noise") or {}), **copies}} if copies else {}
-        named = {"label": label} if "label" in written else {}
+        key = name_key(written, registry.get(kind, name).option_names)
+        named = {key: label} if key else {}
         return {name: {**written, **plain, **noise, **named}}
     changed = replace(
         item,

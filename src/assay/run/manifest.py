@@ -27,6 +27,7 @@ from assay.store import (
     Store,
     file_name,
     read_manifest,
+    read_summary,
 )
 from assay.suite.spec import Choice
 from assay.types import Card
@@ -80,9 +81,8 @@ def _describe_run(
 
 def _read_summaries(plan: Plan, store: Store) -> list[ShardSummary]:
     """The summaries of the shards that have one."""
-    paths = [store.path("shards", f"{shard.id}.json") for shard in plan.shards]
-    stored = [store.read_json(path) for path in paths]
-    return [ShardSummary.from_json(one) for one in stored if one is not None]
+    stored = (read_summary(store, shard.id) for shard in plan.shards)
+    return [summary for summary in stored if summary is not None]
 
 
 def _write_previews(plan: Plan, store: Store, summaries: Sequence[ShardSummary]) -> None:

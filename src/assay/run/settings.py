@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from assay.errors import InputError
 from assay.plan.plan import IDENTITY
+
+MOST_ROWS, MOST_WORKERS = 2**20, 4096  # no machine has use for more
 
 
 @dataclass(frozen=True)
@@ -14,3 +17,16 @@ class Settings:
     keep_maps: bool = True
     micro_batch: dict[str, int] = field(default_factory=dict)
     identity: int = IDENTITY  # the version of the keys
+
+
+def whole_setting(name: str, value: object, most: int) -> None:
+    """Refuse a setting that is not a whole number from 1 to `most`, or None.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if value is not None and (type(value) is not int or not 1 <= value <= most):
+        raise InputError(
+            f"Expected `{name}` to be a whole number of at least 1 and at most {most}, got "
+            f"{value!r}."
+        )

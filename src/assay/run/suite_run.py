@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.data.classes import check_labels, check_target
-from assay.errors import InputError, PrerequisiteError
+from assay.data.classes import check_labels, check_names, check_target
+from assay.errors import InputError, PrerequisiteError, warn
 from assay.models.prepare import choose_micro_batch
 from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
@@ -25,11 +25,12 @@ from assay.run.executors import (
 )
 from assay.run.manifest import write_manifest
 from assay.run.set_stage import run_sets
-from assay.run.settings import Settings
+from assay.run.settings import MOST_ROWS, MOST_WORKERS, Settings, whole_setting
 from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, CleanAccuracy, Manifest, ModelEntry, Store, read_manifest
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
+from assay.types import Dataset, Model
 from assay.types.hashing import own_classes
 from assay.types.model import usable_device
 
@@ -71,6 +72,7 @@ def run_suite(
         trained: Weights that were already trained for this suite, for example by `fit`. They are
             added to those in the folder.
     """
+    whole_setting("workers", workers, MOST_WORKERS)
     store = Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
     if workers > 1 and plan.live:
@@ -114,7 +116,8 @@ def dry_run(
     trained: TrainedWeights | None = None,
 ) -> Forecast:
     """Count every forward pass a run would make and estimate its time. Nothing is written."""
-    store = Store(out) if out else NOWHERE
+    whole_setting("workers", workers, MOST_WORKERS)
+    store = NOWHERE if out is None else Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, True, trained)
     times = timings(plan, store, settings, workers) if time_it else {}
     return estimate(plan, store, workers, times)
@@ -160,7 +163,8 @@ def prepare(
     trained: TrainedWeights | None = None,
 ) -> tuple[Plan, Settings]:
     """Resolve a suite for a folder, check that nothing changed, and set the micro-batch sizes."""
-    _check_settings(device, micro_batch)
+    usable_device(device)
+    whole_setting("micro_batch", micro_batch, MOST_ROWS)
     trained = TrainedWeights() if trained is None else trained
     trained.add(_read_trained(store))
     stored = read_manifest(store)
@@ -215,12 +219,6 @@ def _evaluate_reductions(plan: Plan, store: Store) -> None:
     recording.write(store)
 
 
-def _check_settings(device: str | None, micro_batch: int | None) -> None:
-    if micro_batch is not None and micro_batch < 1:
-        raise InputError(f"Expected `micro_batch` to be at least 1, got {micro_batch}.")
-    usable_device(device)
-
-
 def _identity_of(earlier: Manifest | None, store: Store) -> int:
     """The version of the keys in a folder: a resumed run keeps its version."""
     version = IDENTITY if earlier is None else earlier.identity
@@ -249,7 +247,7 @@ def _check_same(what: str, name: str, before: str | None, now: str, store: Store
         raise InputError(
             f"The {what} `{name}` changed since the run in `{store.folder}` began "
             f"(expected {before}, got {now}). "
-            f"Use another folder, or another name (`label:` in a suite, `name=` in `assay.model`)."
+            f"Use another folder, or another name: `as: NAME` in a suite, `name=` in `assay.model`."
         )
 
 
@@ -272,6 +270,15 @@ def _check_torch_alone(plan: Plan, store: Store) -> None:
             )
 
 
+def _warn_of_one_number(model: Model, dataset: Dataset) -> None:
+    """Warn where only the labels could tell two classes from a regression, and there are none."""
+    if model.binary and model.outputs == 2 and not dataset.labels:
+        warn(
+            f"Model `{model.name}` gives one number, read as the logit of the second of two "
+            f"classes. Where it is a regression, give `assay.model(net, regression=True)`."
+        )
+
+
 def _check_classes(plan: Plan, shards: list[Shard]) -> None:
     """Check that the model has an output for every label, before anything is written.
 
@@ -280,5 +287,8 @@ def _check_classes(plan: Plan, shards: list[Shard]) -> None:
     firsts = {(s.dataset, s.model, s.split): s for s in reversed(shards)}
     for (dataset, model, _), shard in firsts.items():
         prepared = plan.ready(shard, plan.batch(shard, shard.samples[:1])).model
+        if "regression" not in prepared.has:
+            check_names(prepared.classes, model, prepared.outputs)
+            _warn_of_one_number(prepared, plan.dataset_of(shard))
         check_target(plan.target(dataset, model), model, prepared.outputs)
         check_labels(plan.dataset_of(shard), model, prepared.outputs)

@@ -16,11 +16,13 @@ from assay.store.manifest_entries import PluginEntry as PluginEntry
 from assay.store.manifest_entries import ProtocolEntry as ProtocolEntry
 from assay.store.manifest_entries import SettingKey as SettingKey
 from assay.store.manifest_entries import ShardEntry as ShardEntry
+from assay.store.manifest_entries import parse_manifest as parse_manifest
 from assay.store.manifest_entries import read_manifest as read_manifest
 from assay.store.manifest_entries import read_maps as read_maps
 from assay.store.shard_records import CellRecord as CellRecord
 from assay.store.shard_records import Preview as Preview
 from assay.store.shard_records import ShardSummary as ShardSummary
+from assay.store.shard_records import read_summary as read_summary
 from assay.store.tables import CHECKS as CHECKS
 from assay.store.tables import CURVES as CURVES
 from assay.store.tables import REDUCED as REDUCED

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from assay.errors import InputError, PrerequisiteError
+from assay.paths import user_path
 from assay.store.tables import Array
 
 
@@ -25,7 +26,7 @@ class Store:
 
     def __init__(self, folder: str | Path) -> None:
         """Set the folder; nothing is read or written yet."""
-        self.folder = Path(folder)
+        self.folder = user_path(folder, "the folder of a run, `out`,")
 
     def create(self) -> None:
         """Make the folders.
@@ -77,12 +78,15 @@ class Store:
         self.write_bytes(path, save(whole, dict(about)))
 
     @staticmethod
-    def read_json(path: Path) -> Any:
-        """Read JSON; None if it is missing or incomplete."""
+    def read_json(path: Path, *required: str, kind: type[dict[str, Any] | list[Any]] = dict) -> Any:
+        """Read a JSON object or list; None if missing, incomplete or without a required key."""
         try:
-            return json.loads(path.read_text())
-        except (OSError, ValueError):
+            stored = json.loads(path.read_text())
+        except (OSError, ValueError, RecursionError):
             return None
+        if not isinstance(stored, kind):
+            return None
+        return stored if all(key in stored for key in required) else None
 
     @staticmethod
     def read_table(path: Path, schema: pa.Schema) -> pa.Table | None:

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, NamedTuple, Self, TypeVar
 
+from assay.errors import InputError
 from assay.store.files import Store
 from assay.store.json_records import Json, JsonRecord, StoredObject
 from assay.store.tables import Array
@@ -231,6 +233,7 @@ class Manifest(JsonRecord):
     @classmethod
     def from_json(cls, stored: StoredObject) -> Self:
         """Read a stored manifest."""
+        super().from_json(stored)  # refuses what is no manifest
         whole = stored | {
             "models": _read_each(ModelEntry, stored.get("models")),
             "datasets": _read_each(DatasetEntry, stored.get("datasets")),
@@ -275,8 +278,21 @@ class Manifest(JsonRecord):
 
 def read_manifest(store: Store) -> Manifest | None:
     """The manifest of a run; None if it is missing or incomplete."""
-    stored = store.read_json(store.path("manifest.json"))
-    return None if stored is None else Manifest.from_json(stored)
+    path = store.path("manifest.json")
+    stored = store.read_json(path)
+    return None if stored is None else parse_manifest(stored, path)
+
+
+def parse_manifest(stored: StoredObject, path: Path) -> Manifest:
+    """The manifest in a file.
+
+    Raises:
+        InputError: It is not what a run wrote.
+    """
+    try:
+        return Manifest.from_json(stored)
+    except InputError as error:
+        raise InputError(f"`{path}` is damaged. {error}") from None
 
 
 def read_maps(store: Store, shard: ShardEntry, method: str) -> dict[str, Array]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
+from assay.errors import InputError
+from assay.store.files import Store
 from assay.store.json_records import JsonRecord, StoredObject
 
 
@@ -130,6 +132,15 @@ class CellRecord(JsonRecord):
     seconds: float | None = None
     explain_seconds: float | None = None
     forwards: int = 0
+
+
+def read_summary(store: Store, shard: str) -> ShardSummary | None:
+    """The stored summary of a shard; None if it is missing, incomplete or was changed."""
+    stored = store.read_json(store.path("shards", f"{shard}.json"))
+    try:
+        return None if stored is None else ShardSummary.from_json(stored)
+    except InputError:
+        return None
 
 
 def _text(value: int | str | None) -> str:

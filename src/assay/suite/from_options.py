@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from assay.errors import InputError, PrerequisiteError, unknown
+from assay.paths import user_path
 from assay.plugins.addresses import is_address
 from assay.plugins.option_types import Item
 from assay.plugins.registry import Plugin, everything, names
@@ -90,7 +91,7 @@ def model_item(model: str, described: ModelOptions) -> Item:
     Raises:
         InputError: The model is only a file or a folder, or an option is not a number.
     """
-    if (Path(model).expanduser() / "config.json").is_file():
+    if (user_path(model, "`--model`") / "config.json").is_file():
         raise InputError(f"Expected `hf:{model}` for a Hugging Face folder, got `{model}`.")
     if model.endswith(".py"):
         raise InputError(
@@ -138,7 +139,7 @@ def dataset_item(data: str, classes: list[str] | None = None) -> Item:
         InputError: It is neither a readable path nor the name of a dataset.
         PrerequisiteError: There is no such folder or file.
     """
-    path = Path(data).expanduser()
+    path = user_path(data, "the data")
     reader = _reader("dataset", path)
     if reader is not None:
         named = {"classes": classes} if classes and "classes" in reader.options else {}

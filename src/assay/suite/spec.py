@@ -19,27 +19,19 @@ from pydantic import (
 )
 
 from assay.errors import InputError, PrerequisiteError, unknown
+from assay.paths import user_path
 from assay.plugins import registry
 from assay.plugins.addresses import is_address
+from assay.plugins.display_names import display_name, take_display_name
+from assay.plugins.options import not_a_number
+from assay.suite.noisy_copies import Noise as Noise
+from assay.suite.noisy_copies import changed_noise, take_noise
 
 Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
 MAPS_HASH = "maps_hash"  # the option that identifies maps computed elsewhere
 REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options of every method
 
 LISTS = ("datasets", "train", "models", "environments", "methods", "protocols")  # of a suite
-
-
-class Noise(BaseModel):
-    """How a gradient method runs on noisy copies of its input and how their maps are combined."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    kind: Literal["smoothgrad", "smoothgrad_sq", "vargrad"] = "smoothgrad"
-    """The mean of the maps, the mean of their squares, or their variance."""
-    samples: int = Field(default=25, ge=1)
-    sigma: float = Field(default=0.15, gt=0)
-    relative: bool = True
-    """Whether sigma is a share of the input's range, largest minus smallest value."""
 
 
 class Cut(BaseModel):
@@ -95,6 +87,11 @@ class Spec(BaseModel):
         written = {name: value for name, value in fields.items() if value not in ("", None, [])}
         text: str = yaml.safe_dump(written, sort_keys=False)
         return text
+
+    @field_validator("title", "notes")
+    @classmethod
+    def _text(cls, text: str, info: ValidationInfo) -> str:
+        return display_name(text, f"`{info.field_name}`")
 
     @field_validator(*LISTS, mode="before")
     @classmethod
@@ -164,14 +161,15 @@ def read_suite(source: str | Path) -> Spec:
 
 def suite_fields(source: str | Path) -> tuple[dict[str, Any], str]:
     """The fields of a suite by its name or from a YAML file, and what errors call it."""
-    path = Path(source)
+    path = user_path(source, "the suite")
     if path.suffix not in (".yaml", ".yml"):
         packaged = resources.files("assay") / "suite" / "ready" / f"{source}.yaml"
         if not packaged.is_file():
             raise unknown("suite", str(source), suites())
         return parse_fields(packaged.read_text(), f"suite `{source}`"), f"suite `{source}`"
     if not path.is_file():
-        raise PrerequisiteError(f"There is no suite file `{path}`.")
+        what = "file, got a folder" if path.is_dir() else "file"
+        raise PrerequisiteError(f"There is no suite {what}: `{path}`.")
     try:
         return parse_fields(path.read_text(encoding="utf-8"), f"`{path}`"), f"`{path}`"
     except UnicodeDecodeError:
@@ -200,8 +198,11 @@ def parse_fields(text: str, where: str) -> dict[str, Any]:
     """The fields of a suite in YAML text; `where` names it in errors."""
     try:
         fields = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"Expected YAML in {where}: {error}") from None
+    except RecursionError:
+        raise InputError(f"Expected YAML in {where}, got lists too deep to be read.") from None
+    except (yaml.YAMLError, ValueError) as error:
+        problem = " ".join(str(error).split())
+        raise InputError(f"Expected YAML in {where}: {problem}") from None
     if not isinstance(fields, Mapping):
         raise InputError(f"Expected the fields of a suite in {where}, got {type(fields).__name__}.")
     for name in fields:
@@ -217,7 +218,11 @@ def make_suite(fields: Mapping[str, Any], where: str = "the call") -> Spec:
         InputError: A field is invalid.
     """
     try:
-        return Spec.model_validate(fields)
+        spec = Spec.model_validate(fields)
+        for name in ("seeds", "limit", "target"):
+            if got := not_a_number(fields.get(name), getattr(spec, name)):
+                raise InputError(f"Wrong `{name}` in {where}: expected a whole number, got {got}.")
+        return spec
     except ValidationError as error:
         first = error.errors()[0]
         field_name = ".".join(map(str, first["loc"]))
@@ -323,66 +328,39 @@ def choose(kind: str, items: Sequence[Any]) -> list[Choice]:
                 same = "have the same label" if choice.key != other.key else "are the same"
                 raise InputError(
                     f"Expected each {kind} once, got `{other.label}` and `{choice.label}`, which "
-                    f"{same}. Drop one, or give it other options or a `label:` of its own."
+                    f"{same}. Drop one, or give it other options or a name of its own, `as: NAME`."
                 )
     return choices
 
 
 def choose_one(kind: str, item: Any) -> Choice:
-    """Resolve one item: a ready Choice, a name, or `{name: {option: value, label: text}}`."""
+    """Resolve one item: a ready Choice, a name, or `{name: {option: value, as: text}}`."""
     if isinstance(item, Choice):
         return item
     name, written = registry.pick(item)
     plugin = registry.get(kind, name)
-    own = written.pop("label", None)
+    own = take_display_name(written, plugin.options)
     merged = {**plugin.preset, **written}
-    noise = _noise(plugin, merged)
+    noise = take_noise(plugin, merged)
     reduction = take_reduction(merged) if kind == "method" else {}
     options = plugin.configure(merged)
     if kind == "method" and plugin.settle is not None:
         options = plugin.settle(options)
     choice = Choice("", plugin, options, reduction, noise)
-    return replace(choice, label=usual_label(choice) if own is None else str(own))
+    return replace(choice, label=usual_label(choice) if own is None else own)
 
 
 def usual_label(choice: Choice) -> str:
     """The default label of a choice."""
     plugin = choice.plugin
     usual = {**plugin.defaults, **(REDUCTION if choice.reduction else {}), **plugin.preset}
-    noise = _different(choice.noise, _noise(plugin, dict(plugin.preset)))
+    noise = changed_noise(choice.noise, take_noise(plugin, dict(plugin.preset)))
     shown = {**plugin.identifying(choice.options), **choice.reduction, "noise": noise}
     name = plugin.name
     if MAPS_HASH in shown and "path" in shown:  # a file's name says more than a hash
         name = Path(shown.pop("path")).stem
         shown.pop(MAPS_HASH)
     return registry.label(name, shown, {**usual, "noise": {}})
-
-
-def _noise(plugin: Any, options: dict[str, Any]) -> Noise | None:
-    """Take `noise` out of a method's options; missing fields come from the preset."""
-    if not getattr(plugin, "noise", False):
-        return None
-    noise = options.pop("noise", None)
-    if noise is None or isinstance(noise, Noise):
-        return noise
-    try:
-        return Noise.model_validate({**plugin.preset.get("noise", {}), **noise})
-    except (ValidationError, TypeError) as error:
-        why = error.errors()[0] if isinstance(error, ValidationError) else None
-        where = "".join(f".{part}" for part in why["loc"]) if why else ""
-        raise InputError(
-            f"Wrong `noise{where}` of method `{plugin.name}`: {why['msg'] if why else error}. "
-            f"Expected {{kind: smoothgrad | smoothgrad_sq | vargrad, samples: n, sigma: s}}."
-        ) from None
-
-
-def _different(noise: Noise | None, usual: Noise | None) -> Any:
-    """The fields of the noise that a label must show."""
-    if noise is None:
-        return {} if usual is None else None
-    before = (usual or Noise()).model_dump()
-    changed = {name: value for name, value in noise.model_dump().items() if value != before[name]}
-    return changed or ({} if usual else {"kind": noise.kind})
 
 
 def take_reduction(options: dict[str, Any]) -> dict[str, Any]:

@@ -198,9 +198,9 @@ def zoo_file(
 def zoo_item(
     folder: str | Path, name: str, seed: int, arm: str = "base", epoch: int | None = None
 ) -> dict[str, dict[str, object]]:
-    """The trained network as a suite writes it, with its label and, where tuned, its card."""
+    """The trained network as a suite writes it, with its name and, where tuned, its card."""
     network, path = zoo_network(name), zoo_file(folder, name, seed, arm, epoch)
-    options = {**network.options, "weights": str(path), "label": path.stem}
+    options = {**network.options, "weights": str(path), "as": path.stem}
     card = card_file(path)
     if card.is_file():
         options["card"] = str(card)

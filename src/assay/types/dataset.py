@@ -9,6 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from assay.errors import InputError, PrerequisiteError
+from assay.plugins.display_names import display_name
 from assay.types.batch import Batch, Prepare
 from assay.types.model import OutputRead
 from assay.types.painted import Parts
@@ -49,6 +50,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         """Reject datasets that no run can use."""
+        display_name(self.name, "the `name` of a dataset")
         if not self.ids:
             raise InputError(f"Expected dataset `{self.name}` to hold samples, got none.")
         if not self.fingerprint:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError, PrerequisiteError
+from assay.plugins.display_names import display_name
 from assay.types.card import IN_DOMAIN, Card
 from assay.types.hashing import hash_network
 from assay.types.pixels import Pixels, Preprocess
@@ -33,8 +34,10 @@ def usable_device(name: str | None) -> torch.device:
     """The device of this name, by default the CPU; an error if it cannot be used."""
     try:
         device = torch.device(name or "cpu")
-    except RuntimeError:
-        raise InputError(f"Expected `device` to be `cpu` or `cuda`, got {name!r}.") from None
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        device = torch.device("meta")
+    if device.type == "meta" or not isinstance(name, str | torch.device | None):
+        raise InputError(f"Expected `device` to be `cpu` or `cuda`, got {name!r}.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise PrerequisiteError(f"Expected a CUDA device for `{name}`, but torch finds none.")
     return device
@@ -86,6 +89,7 @@ class Model:
 
     def __post_init__(self) -> None:
         """Determine how the network takes token ids, unless `tokens` specifies it."""
+        display_name(self.name, "the `name` of a model")
         if self.tokens is not None:
             object.__setattr__(self, "tokens", self.tokens.settled(self.net))
 
@@ -120,8 +124,9 @@ class Model:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The network's number type."""
-        return next((p.dtype for p in self.net.parameters()), torch.float32)
+        """The number type of its inputs: that of its first weights that are real numbers."""
+        kinds = (p.dtype for p in self.net.parameters() if p.is_floating_point())
+        return next(kinds, torch.float32)
 
     @property
     def binary(self) -> bool:
@@ -172,6 +177,11 @@ class Model:
             raise InputError(
                 f"Expected model `{self.name}` to give logits [batch, classes], got shape "
                 f"{tuple(scores.shape)}. Select them with `assay.model(..., output=...)`."
+            )
+        if len(scores) != len(inputs) or not scores.shape[1]:
+            raise InputError(
+                f"Expected model `{self.name}` to give logits [batch, classes], one row for each "
+                f"of {len(inputs)} samples, got shape {tuple(scores.shape)}."
             )
         binary = scores.shape[1] == 1 and "regression" not in self.has
         return torch.cat([-scores, scores], 1) if binary else scores, binary
@@ -229,12 +239,8 @@ class Model:
         return inputs.contiguous(memory_format=torch.channels_last)
 
     def _scores(self, raw: Any) -> Tensor:
-        if callable(self.output):
-            raw = self.output(raw)
-        elif isinstance(self.output, int):
-            raw = raw[self.output]
-        elif isinstance(self.output, str):
-            raw = raw[self.output] if isinstance(raw, Mapping) else getattr(raw, self.output)
+        if self.output is not None:
+            raw = self._selected(raw)
         elif isinstance(raw, Mapping) and "logits" in raw:
             raw = raw["logits"]
         elif hasattr(raw, "logits"):
@@ -244,7 +250,34 @@ class Model:
                 f"Expected model `{self.name}` to give logits, got {type(raw).__name__}. "
                 f"Select them with `assay.model(..., output=...)`."
             )
+        if not raw.is_floating_point():
+            raise InputError(
+                f"Expected model `{self.name}` to give logits as real numbers, got {raw.dtype}: "
+                f"they have no gradients or no order. Select the logits with "
+                f"`assay.model(..., output=...)`."
+            )
         return raw
+
+    def _selected(self, raw: Any) -> Any:
+        """What `output` selects of a network's answer.
+
+        Raises:
+            InputError: There is nothing of that key or position, or the function fails.
+        """
+        try:
+            if callable(self.output):
+                return self.output(raw)
+            if isinstance(self.output, int) or isinstance(raw, Mapping):
+                return raw[self.output]
+            return getattr(raw, str(self.output))
+        except Exception as error:
+            got = type(raw).__name__
+            if isinstance(raw, Mapping):
+                got += f" with {', '.join(f'`{key}`' for key in raw)}"
+            raise InputError(
+                f"Expected `output` of model `{self.name}`, {self.output!r}, to select the logits, "
+                f"got {type(error).__name__}: {error}. The network returns {got}."
+            ) from error
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from assay.errors import unknown
+from assay.errors import InputError, unknown
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,9 @@ class Pixels:
         return (inputs * std + mean).clamp(0, 1)
 
 
+LARGEST_SIDE = 16_384  # pixels of a network's input
+
+
 @dataclass(frozen=True)
 class Preprocess:
     """How a network turns an image file into its input: resize, centre crop, normalise."""
@@ -40,7 +43,22 @@ class Preprocess:
     resample: str = "bicubic"  # or bilinear, nearest, lanczos, box, hamming
 
     def __post_init__(self) -> None:
-        """Reject a filter that Pillow does not have."""
+        """Reject sizes that no image has, and a filter that Pillow does not have.
+
+        Raises:
+            InputError: A size is not a whole number, or out of range.
+        """
+        for what, side in (("size", self.size), ("resize", self.resize)):
+            if side is not None and (type(side) is not int or not 1 <= side <= LARGEST_SIDE):
+                raise InputError(
+                    f"Expected `{what}` to be a whole number of pixels from 1 to {LARGEST_SIDE}, "
+                    f"got {side!r}."
+                )
+        if self.resize is not None and self.resize < self.size and not self.squash:
+            raise InputError(
+                f"Expected `resize`, the shorter side before the crop, to be at least `size`, "
+                f"{self.size}, got {self.resize}."
+            )
         if self.resample.upper() not in Image.Resampling.__members__:
             raise unknown("filter", self.resample, [f.name.lower() for f in Image.Resampling])
 
