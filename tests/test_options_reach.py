@@ -20,7 +20,8 @@ from assay.units.features import make_units
 KINDS = ("dataset", "model", "environment", "method", "protocol", "fill", "units")
 VALUES = (
     False, True, 1, 2, 3, 4, 8, 9, 13, 16, 17, 33, 64, 128, 1000, 20_000, 0.5, 0.25, 2.5, "other",
-    ["a", "b"], [0.5, 0.5], [0, 0.5, 1], (0.1, 0.2), [1, 2, 3], {"a": 1}, ["square"] * 4, ["square"],
+    ["a", "b"], [0.5, 0.5], [0, 0.5, 1], (0.1, 0.2), [1, 2, 3], {"a": 1},
+    ["square"] * 4, ["square"],
 )  # fmt: skip
 
 

@@ -272,9 +272,9 @@ def a_ragged_list(model, batch):
 
 
 WRONG = [
-    (nothing, r"`nothing` as a tensor or array, got None\. Does the function return them\?"),
-    (a_word, r"`a_word` as a tensor or array, got str\."),
-    (a_ragged_list, r"`a_ragged_list` as a tensor or array, got list\."),
+    (nothing, r"`nothing` to be numbers, got None\. Does the function return them\?"),
+    (a_word, r"`a_word` to be numbers, got str\."),
+    (a_ragged_list, r"`a_ragged_list` to be numbers, got list\."),
 ]
 
 

@@ -24,6 +24,7 @@ TYPES = {
 _SHOULD = "Input should be "
 
 
+SHOWN = 200  # characters of a value in an error
 LARGEST = 2**63 - 1  # what tables and tensors hold
 
 
@@ -64,11 +65,17 @@ def checked(annotation: Any, value: Any, owner: str) -> Any:
         taken = adapter.validate_python(value)
     except ValidationError as error:
         expected = missed(annotation, value, error)
-        raise InputError(f"Expected {owner} to be {expected}, got {value!r}.") from None
+        raise InputError(f"Expected {owner} to be {expected}, got {_short(value)}.") from None
     if got := not_a_number(value, taken):
         expected = in_words(annotation) or "finite numbers"
         raise InputError(f"Expected {owner} to be {expected}, got {got}.")
     return taken
+
+
+def _short(value: object) -> str:
+    """A value in an error, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def in_words(annotation: Any) -> str:
