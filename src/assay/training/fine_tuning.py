@@ -205,7 +205,6 @@ class FineTuning:
         placebo: bool = False,
         half: bool = False,
         checkpoint: Path | None = None,
-        compile: bool = False,
     ) -> tuple[Model, Card]:
         """Fine-tune a copy and measure it; the copy has the card."""
         model = replace(
@@ -229,7 +228,6 @@ class FineTuning:
             each_epoch=lambda epoch: f"accuracy {accuracy(model, inputs, shown.labels):.1%}",
             what="placebo" if placebo else "fine-tuning",
             progress=self.progress,
-            compile=compile,
             about=f"{in_domain_need(self.grid, self.fill)} {probability} {placebo}",
         )
         if half:

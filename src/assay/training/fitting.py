@@ -16,7 +16,6 @@ from assay.errors import InputError
 from assay.plugins.identity import code_identity
 from assay.progress import bar
 from assay.training.augmentation import augment
-from assay.training.compiling import can_compile, compiled
 from assay.training.resuming import Resumable
 from assay.training.trained_weights import copy_weights
 from assay.types import Model
@@ -78,7 +77,6 @@ def fit_network(
     what: str = "training",
     progress: bool = True,
     about: str = "",
-    compile: bool = False,
 ) -> list[float]:
     """Train a network in place and leave it in eval mode; gives the mean loss of each epoch.
 
@@ -101,8 +99,6 @@ def fit_network(
         progress: Whether to show the bar.
         about: What `change` does. A checkpoint of another text, recipe, seed, network or data is
             refused.
-        compile: Whether to compile the network for training: a minute more at the start, shorter
-            epochs on a GPU.
 
     Raises:
         InputError: The data do not fit, the checkpoint belongs to another training, or the loss is
@@ -120,18 +116,16 @@ def fit_network(
     shown = [""]
     with _laid_out(net, device, inputs), torch.enable_grad():
         data, targets = _resident(inputs, device), labels.to(device)
-        fast = compile and _compiles(model, data[:size], targets[:size])
         with bar(what, recipe.epochs * steps, progress, lambda: shown[0]) as done:
             done(len(losses) * steps)
             for epoch in range(len(losses), recipe.epochs):
                 good = copy_weights(net)
                 try:
-                    with compiled(net, fast):
-                        losses.append(
-                            _one_epoch(
-                                model, data, targets, recipe, optimizer, epoch, seed, change, done
-                            )
+                    losses.append(
+                        _one_epoch(
+                            model, data, targets, recipe, optimizer, epoch, seed, change, done
                         )
+                    )
                 except FloatingPointError:
                     net.load_state_dict(good)
                     net.eval()
@@ -208,7 +202,11 @@ def _one_epoch(
             x = normalised(model, x)
             if change is not None:
                 x = change(x, generator)
-            loss = _loss(model, x, labels[rows])
+            if device.type == "cuda" and x.ndim == 4:
+                x = x.contiguous(memory_format=torch.channels_last)
+            with torch.autocast(device.type, torch.bfloat16, device.type == "cuda"):
+                logits, binary = model.read(x)
+            loss = loss_of(model, logits.float(), labels[rows], binary)
             optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             optimizer.step()
@@ -222,25 +220,6 @@ def _one_epoch(
     if not math.isfinite(mean) or not bool(torch.stack(finite).all()):
         raise FloatingPointError
     return mean
-
-
-def _loss(model: Model, x: Tensor, labels: Tensor, net: nn.Module | None = None) -> Tensor:
-    """The loss of one batch; on a GPU the network computes in bfloat16, channels-last."""
-    if x.device.type == "cuda" and x.ndim == 4:
-        x = x.contiguous(memory_format=torch.channels_last)
-    with torch.autocast(x.device.type, torch.bfloat16, x.device.type == "cuda"):
-        logits, binary = model.read(x, net=net)
-    return loss_of(model, logits.float(), labels, binary)
-
-
-def _compiles(model: Model, inputs: Tensor, labels: Tensor) -> bool:
-    """Whether compiling leaves the gradients of the first batch as they are."""
-    x = normalised(model, inputs.to(model.device))
-    model.net.train()
-    try:
-        return can_compile(model.net, lambda net: _loss(model, x, labels, net))
-    finally:
-        model.net.eval()
 
 
 def _optimizer(weights: list[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:

@@ -48,9 +48,8 @@ def train_tuned(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float
     )  # fmt: skip
     placebo = arm.kind == "placebo"
     model, card = task.fit(
-        recipe, probability=PROBABILITY, seed=job.seed, placebo=placebo, half=True,
-        compile=shop.compile,
-    )  # fmt: skip
+        recipe, probability=PROBABILITY, seed=job.seed, placebo=placebo, half=True
+    )
     card = replace(card, origin=_origin(task, pixels))
     other = _other_seed(shop.out, job, arm)
     if other is not None:
