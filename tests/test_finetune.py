@@ -1,14 +1,19 @@
 """`assay finetune`, as a user types it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import assay
+from assay.commands.tuned_tables import SDS, print_scores
 from assay.plugins.addresses import load_object
+from assay.ranking.leaderboard import Leaderboard
+from assay.ranking.rows import BoardRow
 
 SOURCE = """
 import torch
@@ -95,7 +100,7 @@ def test_one_command_tunes_prints_the_card_and_scores(call, tiny):
     }
     for row in results.leaderboard().by_protocol:
         if row.mean is not None:
-            text = f"{row.mean:.3f}  {row.low:.2f} to {row.high:.2f}"
+            text = f"{row.mean:z.3f}  {row.low:z.2f} to {row.high:z.2f}"
             assert text in output, (row.model, row.protocol, row.method)
     assert "mean rank" not in output
     assert "Not applicable" not in output  # that the network before has no card is no news
@@ -224,6 +229,22 @@ def test_a_command_that_trained_nothing_leaves_the_folder_to_the_next(call, tiny
     assert code == 2
     assert "--out" in errors
     assert json.loads((other / "settings.json").read_text()) == {"editor": "mine"}
+
+
+def test_methods_that_differ_in_an_option_are_told_apart(capsys):
+    row = BoardRow(
+        "data", "fine-tuned", "", SDS, "saliency[abs=True]", -1e-9, None, None, 3, 3, "ok", "", "",
+        "correlation", True, 0, 0, "",
+    )  # fmt: skip
+    board = Leaderboard([row, replace(row, method="saliency", low=-1e-9, high=0.5)])
+    entries = SimpleNamespace(protocols={SDS: SimpleNamespace(name=SDS)})
+    print_scores(SimpleNamespace(leaderboard=lambda: board, entries=entries))
+    output = capsys.readouterr().out
+    assert "saliency[abs=True]" in output
+    assert "fine-tuned: SDS" in output
+    assert "before" not in output
+    assert "0.000  0.00 to 0.50" in output
+    assert "-0.0" not in output
 
 
 def test_scores_of_training_samples_are_refused_or_warned_of(call, tiny):

@@ -73,7 +73,7 @@ def finetune(
                      "--data is held out."),
     ] = None,
     score: Annotated[
-        str | None, typer.Option(help=f"Then score methods on this data: {DATA_HELP}.")
+        str | None, typer.Option(help=f"Then score methods on these other samples: {DATA_HELP}.")
     ] = None,
     methods: Annotated[
         str | None,
@@ -204,10 +204,9 @@ def _check_apart(
 
 def _show(results: Results) -> None:
     """Print the scores, and what does not apply but for what only a fine-tuned network has."""
-    from assay.commands.printing import print_not_applicable, print_promises
+    from assay.commands.printing import print_not_applicable
 
     print_scores(results)
-    print_promises(console, results)
     in_domain = {n for n, p in results.entries.protocols.items() if p.name == IDSDS}
     unexpected = [
         cell

@@ -68,8 +68,8 @@ def print_scores(results: Results) -> None:
 def _score(row: BoardRow | None) -> str:
     if row is None or row.mean is None:
         return ""
-    interval = "" if row.low is None else f"  {row.low:.2f} to {row.high:.2f}"
-    return f"{row.mean:.3f}{interval}"
+    interval = "" if row.low is None else f"  {row.low:z.2f} to {row.high:z.2f}"
+    return f"{row.mean:z.3f}{interval}"  # z: no -0.000
 
 
 def _accuracies(card: Card) -> Table:
@@ -103,15 +103,16 @@ def _distances(card: Card) -> Table:
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table without the columns and rows that hold nothing."""
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title)
+    table = Table(title=escape(title))
     kept = [0, *(i for i in range(1, len(columns)) if any(row[i] for row in rows))]
     for place in kept:
-        table.add_column(columns[place], justify="right" if place else "left")
+        table.add_column(columns[place], justify="right" if place else "left", overflow="fold")
     for row in rows:
         if any(row[place] for place in kept[1:]):
-            table.add_row(*(row[place] for place in kept))
+            table.add_row(*(escape(row[place]) for place in kept))
     return table
 
 

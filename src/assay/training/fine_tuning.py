@@ -82,8 +82,8 @@ def in_domain(
         epochs: How often each image is seen.
         seed: The seed of the order, the crops and the cells.
         placebo: Train in the same way without removing anything.
-        measure: Samples like `data` that the card is measured on. By default a tenth of `data` is
-            held out.
+        measure: Other samples, in the same forms, that the card is measured on. By default a tenth
+            of `data` is held out.
         seeds: The network of another training seed, for comparison in the card.
         rate: The highest learning rate.
         batch: Images per step.
