@@ -323,6 +323,22 @@ class TestSplits:
                 }
             )  # fmt: skip
 
+    def test_scored_samples_among_the_training_samples_are_refused(self, exam, tmp_path):
+        """By content, before anything is computed."""
+        call = {"out": tmp_path / "run", **QUIET}
+        data, train = as_dataset(exam.scored), (exam.train[0].clone(), exam.train[1])
+        first, second = [int(i) for i in data.ids if i not in data.drawn(8)][:2]
+        train[0][[9, 30]] = exam.scored[0][[second, first]]
+        shared = rf"2 of \d+ .*: `{first:04d}`, `{second:04d}`\. Leave them out of `data`"
+        with pytest.raises(assay.InputError, match=shared):
+            assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], train=train, **call)
+        assert not (tmp_path / "run").exists()
+        assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], train=train, limit=8, **call)
+        call["out"] = tmp_path / "other"  # protocols that train nothing do not read them
+        assay.benchmark(
+            exam.net, exam.scored, exact(exam), ["single_deletion"], train=train, **call
+        )
+
     def test_labels_without_an_output_are_refused(self, exam):
         train = (exam.train[0], exam.train[1] + 1)
         with pytest.raises(assay.InputError, match="below 2"):

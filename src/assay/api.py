@@ -23,8 +23,8 @@ from assay.plan.forecast import Forecast
 from assay.plan.model_choices import Network, check_shared, models_of, one_model
 from assay.plan.plan import Plan, build_one
 from assay.plan.scoring import dealt, score_case, settled
+from assay.plan.trained_on import warn_of_tuned_samples
 from assay.plugins import registry
-from assay.plugins.needs import say_missing
 from assay.plugins.option_types import Options
 from assay.results import Results
 from assay.run import dry_run as run_dry
@@ -168,7 +168,7 @@ def explain(
             missing = plan.missing(plan.shards[0], choice)
             if missing:
                 raise NotApplicable(
-                    f"Method `{choice.label}` needs {say_missing(model.name, missing)}"
+                    f"Method `{choice.label}` needs {plan.say_missing(model.name, missing)}"
                 )
             try:
                 maps.append(attribute(engine.model, engine.batch, choice, engine))
@@ -214,7 +214,7 @@ def score(
             missing = plan.missing(plan.shards[0], chosen)
             if missing:
                 raise NotApplicable(
-                    f"Protocol `{chosen.label}` needs {say_missing(model.name, missing)}"
+                    f"Protocol `{chosen.label}` needs {plan.say_missing(model.name, missing)}"
                 )
             attribution = attribute(engine.model, engine.batch, choice, engine)
             broken = ~torch.isfinite(attribution).flatten(1).all(1)
@@ -241,6 +241,7 @@ def _partner(engine: Engine, choice: Choice, maps: Tensor) -> Callable[[], Tenso
 @contextmanager
 def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Engine]]]:
     plan, _ = prepare(spec, NOWHERE)
+    warn_of_tuned_samples(plan, plan.pairs)
     (model,) = plan.models.values()
     with model.evaluating(), torch.no_grad():
         yield ((plan, make_engine(plan, shard)) for shard in plan.shards)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,9 +129,18 @@ def run_spec(
     micro_batch: int | None = None,
     dry_run: bool = False,
     maps: bool = True,
+    show: Callable[[Results], None] | None = None,
 ) -> None:
-    """Run a suite, or only count its passes, and print what came out."""
-    from assay.commands.printing import forecast_table, print_accuracy, print_notes
+    """Run a suite, or only count its passes, and print what came out.
+
+    `show` prints the scores and what does not apply, by default the order of the methods.
+    """
+    from assay.commands.printing import (
+        forecast_table,
+        print_accuracy,
+        print_failures,
+        print_notes,
+    )
     from assay.run import suite_run
 
     if limit is not None:
@@ -158,13 +168,16 @@ def run_spec(
     except KeyboardInterrupt:
         say_error("Stopped. Run the same command again to resume.")
         raise SystemExit(INTERRUPTED) from None
-    _print_results(results)
+    (show or _print_order)(results)
+    say(f"The page: {results.report()}")
+    if results.failures:
+        print_failures(console, results.failures)
+        raise typer.Exit(FAILED)
 
 
-def _print_results(results: Results) -> None:
+def _print_order(results: Results) -> None:
     from assay.commands.printing import (
         print_answer,
-        print_failures,
         print_not_applicable,
         print_promises,
         print_unranked,
@@ -173,8 +186,4 @@ def _print_results(results: Results) -> None:
     print_answer(console, results)
     print_promises(console, results)
     print_unranked(console, results)
-    print_not_applicable(console, results)
-    say(f"The page: {results.report()}")
-    if results.failures:
-        print_failures(console, results.failures)
-        raise typer.Exit(FAILED)
+    print_not_applicable(console, results.not_applicable, results.entries)

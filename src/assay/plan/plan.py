@@ -25,6 +25,7 @@ from assay.plan.content_keys import data_content, model_content, split_contents
 from assay.plan.prepared_networks import Networks
 from assay.plan.training_data import with_training
 from assay.plugins import registry
+from assay.plugins.needs import say_missing
 from assay.suite.spec import Choice, Spec, choose
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Card, Dataset, Model, Prepare, Tokenize
@@ -182,6 +183,10 @@ class Plan:
         dataset, model = self.dataset_of(shard), self.models[shard.model]
         available = dataset.has | model.capabilities | {dataset.modality}
         return sorted(choice.plugin.required(choice.options) - available)
+
+    def say_missing(self, model: str, missing: list[str]) -> str:
+        """Describe the needs that a model does not meet, to follow the word `needs`."""
+        return say_missing(model, missing, self.models[model].card_use)
 
     @functools.cached_property
     def _contents(self) -> dict[str, Any]:

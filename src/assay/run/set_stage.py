@@ -14,7 +14,6 @@ from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard
 from assay.plan.scoring import standing
 from assay.plan.set_cells import SetCell, shards_of, unmet
-from assay.plugins.needs import say_missing
 from assay.progress import bar
 from assay.ranking.reductions import reduction_of
 from assay.run.shard import ShardTask, error_text, finite
@@ -88,7 +87,7 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
     plan = maker.finished.plan
     missing = unmet(plan, cell)
     if missing:
-        return CellOutcome("n/a", f"Needs {say_missing(cell.model, missing)}")
+        return CellOutcome("n/a", f"Needs {plan.say_missing(cell.model, missing)}")
     started = time.monotonic()
     model = plan.models[cell.model]
     try:

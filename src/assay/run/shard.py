@@ -28,7 +28,6 @@ from assay.plan.promised import promise_gaps, promise_passes
 from assay.plan.scoring import dealt, empty_maps, score_case, standing
 from assay.plan.set_cells import applicable_sets
 from assay.plugins.identity import canonical
-from assay.plugins.needs import say_missing
 from assay.run.previews import summarise
 from assay.run.watching import Watcher
 from assay.store import ShardSummary
@@ -285,7 +284,7 @@ class ShardWork:
         )  # fmt: skip
 
     def _not_applicable(self, missing: list[str]) -> CellOutcome:
-        return CellOutcome("n/a", f"Needs {say_missing(self.task.shard.model, missing)}")
+        return CellOutcome("n/a", f"Needs {self._plan.say_missing(self.task.shard.model, missing)}")
 
     def _write_all(self, method: Choice, protocols: list[Choice], outcome: CellOutcome) -> None:
         """Write one outcome for all these cells."""

@@ -11,6 +11,7 @@ from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
 from assay.plan.plan import IDENTITY, Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
+from assay.plan.trained_on import check_train_splits, warn_of_tuned_samples
 from assay.progress import bar
 from assay.ranking.reductions import own_reductions, reduction_of
 from assay.ranking.stored import Recording
@@ -83,6 +84,8 @@ def run_suite(
     finished = Finished(plan, store)
     unfinished, sets = finished.unfinished(), finished.unfinished_sets()
     _check_classes(plan, unfinished)
+    check_train_splits(plan, (cell.dataset for cell in sets))
+    warn_of_tuned_samples(plan, ((s.dataset, s.model) for s in unfinished if not s.split))
     store.create()
     _write_trained(plan, store)
     began(write_manifest(plan, settings, store, None))

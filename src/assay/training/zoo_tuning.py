@@ -50,7 +50,8 @@ def train_tuned(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float
     model, card = task.fit(
         recipe, probability=PROBABILITY, seed=job.seed, placebo=placebo, half=True
     )
-    card = replace(card, origin=_origin(task, pixels))
+    # All networks are trained on the same images: their hashes are not stored with each.
+    card = replace(card, origin=_origin(task, pixels), training_sha256=None)
     other = _other_seed(shop.out, job, arm)
     if other is not None:
         network_of_other = load_trained(other, job.name)

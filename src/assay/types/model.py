@@ -114,6 +114,12 @@ class Model:
         return self.has | tuned | {name for name, there in seen.items() if there}
 
     @property
+    def card_use(self) -> str:
+        """What the card of its fine-tuning is of, for messages; empty without one."""
+        card = self.card.get(IN_DOMAIN)
+        return card.use if isinstance(card, Card) else ""
+
+    @property
     def device(self) -> torch.device:
         """The device of the network."""
         return next((p.device for p in self.net.parameters()), torch.device("cpu"))
