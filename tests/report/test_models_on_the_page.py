@@ -55,7 +55,7 @@ def test_protocols_show_their_properties_on_their_cards(results):
 def test_where_no_protocol_may_compare_the_reasons_are_shown():
     section = model_section(of_models([{"deletion": {"steps": 3}}]))
     assert section.panels == ()
-    assert section.refused[0].protocol == "deletion[steps=3]"
+    assert section.refused[0].protocols == "deletion[steps=3]"
 
 
 def test_one_model_has_no_section():
