@@ -81,7 +81,7 @@ def test_a_model_on_which_all_methods_failed_is_named_with_the_message():
     cells = [record("new", "a", "failed", "out of memory"), record("new", "b", "n/a", "no layer")]
     one = only(without_scores("new", cells))
     (reason,) = reasons(one.left_out).values()
-    assert reason == "Failed: a. out of memory Not applicable: b. no layer"
+    assert reason == "Failed: a. out of memory. Not applicable: b. no layer."
 
 
 def test_a_model_that_was_not_scored_yet_is_named():
@@ -122,7 +122,7 @@ def test_where_nothing_can_be_compared_every_model_has_its_reason():
     (refused,) = compare_where_possible([run], **FAST).refused
     assert reasons(refused.left_out) == {
         "good": "No other model has scores on `shapes`.",
-        "bad": "Failed. no gradient",
+        "bad": "Failed. no gradient.",
     }
     with pytest.raises(InputError, match=r"Left out: bad\. Failed\. no gradient"):
         compare_runs([run], **FAST)

@@ -283,7 +283,8 @@ def _most_common(
 def _by_message(records: Sequence[CellRecord], label: str) -> dict[str, list[CellRecord]]:
     groups: dict[str, list[CellRecord]] = {}
     for record in records:
-        message = record.message.replace(f"model `{label}`", "the model") or "No reason is stored."
+        message = record.message.replace(f"model `{label}`", "the model") or "No reason is stored"
+        message += "" if message.endswith((".", "!", "?")) else "."
         groups.setdefault(message, []).append(record)
     return groups
 
