@@ -452,6 +452,19 @@ def test_the_unit_of_the_correlation_is_the_architecture():
     assert (models.n, models.over) == (10, "models")
 
 
+def test_fine_tuned_networks_are_no_new_points_of_the_correlation():
+    """Five networks and their fine-tuned copies are five points, not ten."""
+    names = [f"n{k}{part}" for k in range(5) for part in ("", "-tuned")]
+    run = Run({m: {"a": noise(40, 0.1 * i, i)} for i, m in enumerate(names)})
+    cards = {f"n{k}-tuned": {"card": {"in_domain": {"base_sha256": f"run-n{k}"}}} for k in range(5)}
+    assert only(run).correlation.n == 10
+    found = only(with_models(run, **cards)).correlation
+    assert (found.n, found.over) == (5, "architectures")
+    without = Run({m: {"a": noise(40, 0.1 * i, i)} for i, m in enumerate(names[1::2])})
+    bases = {m: {"card": {"in_domain": {"base_sha256": "one"}}} for m in names[1::2]}
+    assert only(with_models(without, **bases)).correlation is None
+
+
 def test_intervals_of_correlations_cover_the_true_one():
     """Normal pairs: Spearman's population value is 6 / pi * asin(rho / 2)."""
     rng = np.random.default_rng(0)

@@ -13,15 +13,18 @@ from assay.ranking.model_rows import Association, ModelRow
 FEWEST_MODELS = 5  # with fewer, a correlation over models says nothing
 
 
-def association(rows: Sequence[ModelRow], level: float = 0.95) -> Association | None:
+def association(
+    rows: Sequence[ModelRow], origins: Mapping[str, str], level: float = 0.95
+) -> Association | None:
     """Spearman's correlation of score and accuracy; None for few models or a constant column.
 
-    The unit is the architecture: replicates are not independent, so their means are taken.
+    The unit is the architecture that a model stems from, by `origins`: models of one origin are not
+    independent, so their means are taken.
     """
     units: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if row.accuracy.value is not None and row.score.value is not None:
-            units.setdefault(row.architecture, []).append((row.accuracy.value, row.score.value))
+            units.setdefault(origins[row.model], []).append((row.accuracy.value, row.score.value))
     over = "models" if len(units) == sum(map(len, units.values())) else "architectures"
     return spearman_interval(_means(units), over, level)
 

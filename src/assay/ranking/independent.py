@@ -53,6 +53,22 @@ def independent_replicates(candidates: Sequence[Candidate], tables: Sequence[Flo
     return Replicates(places, notes)
 
 
+def origins(candidates: Sequence[Candidate]) -> dict[str, str]:
+    """The architecture that each model stems from, by its name.
+
+    A fine-tuned network, or its placebo, is no new architecture: it stems from the one whose
+    weights it was made from.
+    """
+    known: dict[str, str] = {}  # the architecture of weights
+    for one in candidates:
+        if not one.base:
+            known[one.entry.weights_hash] = one.architecture
+    return {
+        one.model: known.setdefault(one.base, one.architecture) if one.base else one.architecture
+        for one in candidates
+    }
+
+
 def _same(candidates: Sequence[Candidate], tables: Sequence[Floats], one: int, other: int) -> bool:
     first, second = (candidates[i].entry.weights_hash for i in (one, other))
     if first and first == second:

@@ -28,7 +28,7 @@ from assay.ranking.choosing import (
     width_of_choice,
 )
 from assay.ranking.common_ground import CommonGround, common_ground, some
-from assay.ranking.independent import Replicates, independent_replicates
+from assay.ranking.independent import Replicates, independent_replicates, origins
 from assay.ranking.intervals import Interval, PairedDifferences, mean_interval, paired_differences
 from assay.ranking.model_rows import (
     ArchitectureRow,
@@ -87,7 +87,7 @@ def compare_models(
         architectures=architectures,
         architecture_pairs=architecture_pairs,
         by_method=tuple(work.method_rows()),
-        correlation=association(rows, level),
+        correlation=association(rows, origins(ground.candidates), level),
         notes=(*notes, *work.notes()),
     )
 
