@@ -40,7 +40,7 @@ def test_the_same_network_under_two_names_is_compared_once() -> None:
     assert {row.model for row in one.models} == {"a-s0", "b"}
     assert one.architectures == ()
     assert [(left.name, left.reason) for left in one.left_out] == [
-        ("a-s1", "It has the same weights as a-s0, and counts once.")
+        ("a-s1", "Has the same weights as a-s0, and counts once.")
     ]
 
 
@@ -97,7 +97,7 @@ def test_fine_tuned_networks_are_compared_without_the_placebo() -> None:
     assert {row.model for row in inside.models} == {"one", "two"}
     reasons = {left.name: left.reason for left in inside.left_out}
     assert "`assay finetune --model M --data D --grid 4" in reasons["before"]
-    assert reasons["placebo"].endswith("Its card: placebo, nothing removed.")
+    assert reasons["placebo"].endswith("Card: placebo, nothing removed.")
     assert not any("unusual inputs" in note for note in inside.notes)
     assert {row.model: row.tuning for row in outside.models} == {
         "before": "", "one": "without a cell, grid 4, fill zero",

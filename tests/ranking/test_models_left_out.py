@@ -102,7 +102,7 @@ def test_a_model_with_only_maps_of_its_own_or_circular_cells_is_named():
     models = {**run.entries.models, "new": replace(run.entries.models["good"], weights_hash="x")}
     changed(run, models=models, methods={**run.entries.methods, **methods})
     (reason,) = reasons(only(run).left_out).values()
-    assert "near-circular: bcos." in reason
+    assert "near-circular ones: bcos." in reason
     assert "Circular, and so not compared: occlusion." in reason
     assert "random" not in reason
 
@@ -141,7 +141,7 @@ def test_a_placebo_is_named_as_one_and_fine_tuned_networks_are_marked():
     assert any("Only these are known to be trained" in n and ": one. A" in n for n in one.notes)
     run = with_models(without_scores("new", [record("new", "a", "n/a", "No card.")]),
                       new={"card": {"in_domain": {**card, "placebo": True}}})  # fmt: skip
-    assert reasons(only(run).left_out)["new"].endswith("Its card: placebo, nothing removed.")
+    assert reasons(only(run).left_out)["new"].endswith("Card: placebo, nothing removed.")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_equal_weights_under_two_names_count_once():
     run = with_models(three(), two={"weights_hash": "run-one"})
     one = only(run)
     assert {row.model for row in one.models} == {"one", "three"}
-    assert reasons(one.left_out) == {"two": "It has the same weights as one, and counts once."}
+    assert reasons(one.left_out) == {"two": "Has the same weights as one, and counts once."}
 
 
 def test_equal_weights_in_two_runs_count_once_under_any_names():
@@ -175,7 +175,7 @@ def test_equal_weights_in_two_runs_count_once_under_any_names():
     one = only([first, second])
     assert len(one.models) == 5
     assert reasons(one.left_out) == {
-        "second/one": "It has the same weights as first/three, and counts once."
+        "second/one": "Has the same weights as first/three, and counts once."
     }
 
 
@@ -352,7 +352,7 @@ def test_equal_ids_of_other_data_are_not_paired():
     )
     made = compare_runs([two_models(folder="first"), second], **FAST).comparisons
     assert [len(one.models) for one in made] == [2, 2]
-    assert "It was scored on other samples: `shapes` in `second`." in {
+    assert "Scored on other samples: `shapes` in `second`." in {
         one.reason for one in made[0].left_out
     }
 
@@ -365,7 +365,7 @@ def test_a_model_on_other_samples_does_not_spoil_the_comparison_of_the_rest(by, 
         assert {row.model for row in one.models} == {"one", "two", "three"}
         assert one.models[0].n == 40
         assert reasons(one.left_out) == {
-            "new": f"It shares {count} independent samples with the others, which is too few."
+            "new": f"Shares {count} independent samples with the others, which is too few."
         }
 
 
@@ -373,9 +373,9 @@ def test_models_that_share_no_method_are_told_apart():
     runs = [three(folder="first"), Run({"vit": {"rollout": noise()}}, folder="second")]
     one = only(runs)
     assert reasons(one.left_out)["vit"] == (
-        "It shares no method with the others: it has rollout; they have a, b."
+        "Shares no method with the others: has rollout; they have a, b."
     )
-    with pytest.raises(InputError, match="it has rollout; they have a"):
+    with pytest.raises(InputError, match="has rollout; they have a"):
         compare_runs([Run({"one": {"a": noise()}}), runs[1]])
 
 

@@ -14,7 +14,7 @@ from assay.cli import app
 from assay.conformance.worlds import make_bagnet, make_images, make_net
 from assay.ranking.compared_runs import compare_runs
 from assay.ranking.model_rows import in_text
-from assay.ranking.model_words import RULES, answer, architecture_leads, lead, remarks
+from assay.ranking.model_words import RULES, answer, architecture_leads, heading, lead, remarks
 from assay.report.model_section import model_section
 from assay.report.page import render
 from assay.report.scatter import GAP, Point, scatter
@@ -65,9 +65,7 @@ def copies(tmp_path_factory):
 def test_models_that_are_left_out_are_on_the_page_with_the_reason(copies):
     page = render(copies).replace("<wbr>", "")
     section = page[page.index('<section id="models">') : page.index('<section id="measured">')]
-    assert (
-        "<td>&lt;i&gt;copy</td><td>It has the same weights as a, and counts once.</td>" in section
-    )
+    assert "<td>&lt;i&gt;copy</td><td>Has the same weights as a, and counts once.</td>" in section
     assert "Fewer than two different models have scores" in section
     cells = re.findall(r"<td>([^<]*)</td><td>(.*?)</td>", section)
     reasons = dict(cells)
@@ -78,10 +76,10 @@ def test_models_that_are_left_out_are_on_the_page_with_the_reason(copies):
 def test_the_command_says_the_same_as_the_page(copies):
     shown = CliRunner().invoke(app, ["compare", str(copies.folder)], env={"COLUMNS": "80"}).stdout
     (one,) = copies.compare().comparisons
-    assert shown.startswith(answer(one))
+    assert shown.startswith(f"{heading(one)}\n{answer(one)}\n")
     for line in (*RULES, *remarks(one)):
         assert line in shown
-    assert "Left out: <i>copy. It has the same weights as a, and counts once." in shown
+    assert "Left out: <i>copy. Has the same weights as a, and counts once." in shown
     assert "Not compared by in_domain_single_deletion. Fewer than two different" in shown
     assert "Left out: a, <i>copy, b. Not applicable. Needs in_domain" in shown
     for row in one.models:  # no number is broken into two lines

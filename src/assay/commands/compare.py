@@ -51,6 +51,7 @@ def compare(
         return
     for one in result.comparisons:
         _print_comparison(one)
+        console.print()
     for line in (*RULES, *result.notes):
         say(line)
     for refusal in result.refused:
@@ -70,16 +71,18 @@ def _print_comparison(one: ModelComparison) -> None:
     from assay.ranking.model_rows import in_text, sentences
     from assay.ranking.model_words import CEILING, answer, heading, lead, remarks, with_n
 
-    table = _table(heading(one), ("", "model", "score", "lead of the first"))
-    beside = _table(CEILING, ("model", "accuracy", "under noise", "with another fill"))
+    table = _table(("", "model", "score", "lead of the first"))
+    beside = _table(("model", "accuracy", "under noise", "with another fill"))
     for row in one.models:
         rank = "-" if row.rank is None else str(row.rank)
         behind = lead(one.pairs, one.models[0].model, row.model)
         table.add_row(rank, escape(row.model), in_text(row.score), in_text(behind))
         others = (with_n(number, row.n, 2) for number in (row.accuracy, row.noise, row.other_fill))
         beside.add_row(escape(row.model), *others)
+    say(heading(one))
     say(answer(one), "bold")
     console.print(table)
+    say(CEILING)
     console.print(beside)
     _print_architectures(one)
     for line in (*remarks(one), *sentences(one.left_out)):
@@ -92,8 +95,7 @@ def _print_architectures(one: ModelComparison) -> None:
 
     if not one.architectures:
         return
-    title = "Architectures, with intervals over samples and models"
-    table = _table(title, ("", "architecture", "score", "accuracy", "models", "sd"))
+    table = _table(("", "architecture", "score", "accuracy", "models", "sd"))
     for row in one.architectures:
         table.add_row(
             "-" if row.rank is None else str(row.rank),
@@ -103,13 +105,14 @@ def _print_architectures(one: ModelComparison) -> None:
             str(len(row.models)),
             f"{row.deviation:.3f}",
         )
+    say("Architectures, with intervals over samples and models")
     console.print(table)
     for line in architecture_leads(one):
         say(line)
 
 
-def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=escape(title) or None, box=box.SIMPLE_HEAD, title_justify="left")
+def _table(columns: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
         named = column in ("model", "architecture")
         table.add_column(

@@ -250,21 +250,21 @@ def absence(one: NamedModel, protocol: str) -> str:
         return f"The run `{one.run.folder}` does not have this protocol under this label."
     records = one.run.records(one.label, protocol)
     if not records:
-        return "It was not scored. Run the suite again: it computes what is missing."
+        return "Not scored. Run the suite again: it computes what is missing."
     own = {m for m, entry in entries.methods.items() if entry.family == "intrinsic"}
     own_maps = [record for record in records if record.method in own and record.status == "ok"]
     rest = [record for record in records if record.method not in own]
     reasons = []
     if own_maps:
         names = _names(own_maps)
-        reasons.append(f"Only maps of its own have scores, which are near-circular: {names}.")
+        reasons.append(f"Only maps of the network itself have scores, near-circular ones: {names}.")
     circular = [record for record in rest if record.status == "circular"]
     if circular:
         reasons.append(f"Circular, and so not compared: {_names(circular)}.")
     for status, words in (("failed", "Failed"), ("n/a", "Not applicable")):
         reasons += _most_common(words, [r for r in rest if r.status == status], rest, one.label)
     if card := tuning(one.entry):
-        reasons.append(f"Its card: {card}.")
+        reasons.append(f"Card: {card}.")
     return " ".join(reasons) or "Too few of its samples have a score."
 
 

@@ -120,12 +120,12 @@ def _why(one: Candidate, others: Sequence[Candidate], kinds: Kinds) -> str:
             entries = [first.methods[method], one.methods[method]]
             return difference(method, entries, [first.folder, one.folder])
         has, have = some(list(one.eligible)), some(methods)
-        return f"It shares no method with the others: it has {has}; they have {have}."
+        return f"Shares no method with the others: has {has}; they have {have}."
     if not _grouped_alike(one, first):
         return "Its samples belong together in other groups than those of the others."
     shared = one.samples.intersection(*(c.samples for c in others))
     count = len({first.block.groups[sample] for sample in shared})
-    return f"It shares {count} independent samples with the others, which is too few."
+    return f"Shares {count} independent samples with the others, which is too few."
 
 
 def _not_common(candidates: Sequence[Candidate], methods: Sequence[str]) -> list[LeftOut]:

@@ -198,7 +198,7 @@ def _absent(
     for name in dict.fromkeys(one.name for one in models):
         if name in by_name:
             places = dict.fromkeys(f"`{c.block.dataset}` in `{c.folder}`" for c in by_name[name])
-            yield LeftOut(name, f"It was scored on other samples: {some(list(places))}.")
+            yield LeftOut(name, f"Scored on other samples: {some(list(places))}.")
         else:
             reasons = [absence(one, label) for one in models if one.name == name]
             yield LeftOut(name, " ".join(dict.fromkeys(reasons)))
@@ -218,7 +218,7 @@ def _distinct(
         elif same.model == candidate.model:
             again.setdefault(f"`{same.block.dataset}` in `{same.folder}`", []).append(same.model)
         else:
-            reason = f"It has the same weights as {same.model}, and counts once."
+            reason = f"Has the same weights as {same.model}, and counts once."
             doubles.append(LeftOut(candidate.model, reason))
     notes = [
         f"Scored several times on these samples, and counted once, in {place}: {some(names)}."
