@@ -19,7 +19,7 @@ from assay.ranking.architectures import (
     spread_over_replicates,
 )
 from assay.ranking.association import association
-from assay.ranking.blocks import Block
+from assay.ranking.blocks import Block, MethodScores
 from assay.ranking.candidates import Candidate
 from assay.ranking.choosing import (
     ChosenScores,
@@ -29,7 +29,13 @@ from assay.ranking.choosing import (
 )
 from assay.ranking.common_ground import CommonGround, common_ground, some
 from assay.ranking.independent import Replicates, independent_replicates, origins
-from assay.ranking.intervals import Interval, PairedDifferences, mean_interval, paired_differences
+from assay.ranking.intervals import (
+    Interval,
+    PairedDifferences,
+    mean_interval,
+    mean_intervals,
+    paired_differences,
+)
 from assay.ranking.model_rows import (
     ArchitectureRow,
     Bounded,
@@ -118,6 +124,30 @@ def _best_first(rows: Sequence[ModelRow], higher: bool) -> list[ModelRow]:
     return sorted(rows, key=lambda row: -sign * (row.score.value or 0.0))
 
 
+def method_rows(
+    candidate: Candidate, common: Sequence[str], options: BootstrapOptions
+) -> list[ModelMethodRow]:
+    """The mean of each method on one model; circular cells and controls are left out."""
+    block = candidate.block
+    shown = [s for s in block.ranked if s.method not in candidate.controls]
+    together: dict[tuple[str, ...], list[MethodScores]] = {}  # by their samples
+    for scores in shown:
+        together.setdefault(tuple(sorted(scores.values)), []).append(scores)
+    intervals: dict[str, Bounded] = {}
+    for samples, of in together.items():
+        values = [[scores.values[sample] for scores in of] for sample in samples]
+        made = mean_intervals(values, block.groups_of(samples), **options)
+        for scores, interval in zip(of, made, strict=True):
+            intervals[scores.method] = _bounded(interval.within(*block.range), len(samples))
+    rows = []
+    for scores in shown:
+        kind = "common" if scores.method in common else "some"
+        kind = "intrinsic" if scores.method in candidate.intrinsic else kind
+        score = intervals[scores.method]
+        rows.append(ModelMethodRow(candidate.model, scores.method, kind, score, score.n))
+    return rows
+
+
 @dataclass(frozen=True)
 class _Work:
     """The numbers of one comparison."""
@@ -162,9 +192,10 @@ class _Work:
         """The scores of all models on all samples [n, models]."""
         return np.stack([chosen.values for chosen in self._chosen], axis=1)
 
-    def _interval(self, values: Floats) -> Interval:
-        interval = mean_interval(values, self._groups, **self.options).widened(self._width)
-        return interval.within(*self._block.range)
+    def _intervals(self, values: Floats) -> list[Interval]:
+        """The interval of each column of chosen scores [n, m]."""
+        made = mean_intervals(values, self._groups, **self.options)
+        return [one.widened(self._width).within(*self._block.range) for one in made]
 
     @functools.cached_property
     def differences(self) -> PairedDifferences:
@@ -177,13 +208,14 @@ class _Work:
         """One row per model, in their own order."""
         order = tied_ranks(self.differences, higher_is_better=self._block.higher_is_better)
         rows = []
-        for candidate, chosen, rank in zip(self.candidates, self._chosen, order.ranks, strict=True):
+        columns = (self.candidates, self._chosen, self._intervals(self._values), order.ranks)
+        for candidate, chosen, interval, rank in zip(*columns, strict=True):
             rows.append(
                 ModelRow(
                     candidate.model,
                     candidate.architecture,
                     _accuracy(candidate.accuracy, self._level),
-                    _bounded(self._interval(chosen.values), len(self.samples)),
+                    _bounded(interval, len(self.samples)),
                     (self.methods[chosen.methods[0]], self.methods[chosen.methods[1]]),
                     int(rank) if order.ties_broken else None,
                     self._ceiling(candidate, "noise"),
@@ -207,17 +239,7 @@ class _Work:
 
     def method_rows(self) -> list[ModelMethodRow]:
         """The mean of each method on each model; circular cells and controls are left out."""
-        rows = []
-        for candidate in self.candidates:
-            for scores in candidate.block.ranked:
-                if scores.method in candidate.controls:
-                    continue
-                kind = "common" if scores.method in self.methods else "some"
-                kind = "intrinsic" if scores.method in candidate.intrinsic else kind
-                n = len(scores.values)
-                score = _bounded(candidate.block.interval(scores, self.options), n)
-                rows.append(ModelMethodRow(candidate.model, scores.method, kind, score, n))
-        return rows
+        return [row for c in self.candidates for row in method_rows(c, self.methods, self.options)]
 
     @functools.cached_property
     def _replicates(self) -> Replicates:
@@ -248,7 +270,8 @@ class _Work:
     def _architecture(
         self, name: str, mine: Sequence[int], values: Floats, spread: ReplicateSpread, rank: int
     ) -> ArchitectureRow:
-        interval = over_samples_and_replicates(self._interval(values), spread, self._level)
+        (samples,) = self._intervals(values[:, None])
+        interval = over_samples_and_replicates(samples, spread, self._level)
         right = [one.accuracy for i in mine if (one := self.candidates[i].accuracy) is not None]
         counts = [one.n for i in mine if (one := self.candidates[i].accuracy) is not None]
         accuracy = Bounded()
