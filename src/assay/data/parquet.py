@@ -62,7 +62,7 @@ def parquet(
         modality="image",
         ids=row_ids(len(labels)),
         fetch=_Rows(file, image, labels, [0, *accumulate(sizes)]),
-        fingerprint=hash_file(file),
+        fingerprint=_fingerprint(file, image, label),
         classes=classes,
         numbering="declared",
         labels=dict(zip(row_ids(len(labels)), map(int, labels), strict=True)),
@@ -183,6 +183,14 @@ def _named(source: pq.ParquetFile, schema: pa.Schema, labels: list[int]) -> dict
     pairs = set(zip(labels, source.read(columns=["name"])["name"].to_pylist(), strict=True))
     classes = {number: name for number, name in pairs if name}
     return dict(sorted(classes.items())) if len(pairs) == len(classes) else {}
+
+
+def _fingerprint(file: Path, image: str, label: str) -> str:
+    """The hash of the file and, where they are not the usual ones, of the columns that are read."""
+    content = hash_file(file)
+    if (image, label) == ("image", "label"):
+        return content
+    return hashlib.sha256("\0".join([content, image, label]).encode()).hexdigest()
 
 
 def hash_file(path: Path) -> str:

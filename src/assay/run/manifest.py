@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
+from assay.plan.content_keys import reading_key
 from assay.plan.plan import Plan, Shard
 from assay.plugins import registry
 from assay.plugins.set_level import reduction_name
@@ -125,6 +126,7 @@ def _describe_model(
             name: value.to_json() if isinstance(value, Card) else value
             for name, value in model.card.items()
         },
+        reading=reading_key(model, plan.identity),
     )
 
 
@@ -182,6 +184,7 @@ def _describe_plugin(choice: Choice) -> PluginEntry:
         summary=plugin.summary,
         version=plugin.version,
         options=registry.canonical(choice.shown_options),
+        key=registry.identity(choice.key),
     )
 
 

@@ -34,9 +34,10 @@ class ModelEntry(JsonRecord):
         parameters: Number of parameters.
         device: Where the model ran.
         card: What else is known about the model, such as the file of its weights.
+        reading: Identity of how the network is read: its inputs, layers and output.
     """
 
-    optional: ClassVar[frozenset[str]] = frozenset({"card"})
+    optional: ClassVar[frozenset[str]] = frozenset({"card", "reading"})
 
     checkpoint: str = ""
     weights_hash: str = ""
@@ -46,6 +47,7 @@ class ModelEntry(JsonRecord):
     parameters: int | None = None
     device: str = ""
     card: Mapping[str, Json] = field(default_factory=dict)
+    reading: str = ""
 
     @property
     def weights_file(self) -> str:
@@ -91,7 +93,12 @@ class CleanAccuracy(JsonRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class PluginEntry(JsonRecord):
-    """A method or a protocol of a run: the plug-in and its options."""
+    """A method or a protocol of a run: the plug-in and its options.
+
+    `key` identifies what it computes, including the code of users' plug-ins.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset({"key"})
 
     name: str = ""
     title: str = ""
@@ -100,6 +107,7 @@ class PluginEntry(JsonRecord):
     summary: str = ""
     version: int | None = None
     options: Mapping[str, Json] = field(default_factory=dict)
+    key: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +150,7 @@ class ProtocolEntry(PluginEntry):
         unranked: Why its scores are shown and not ranked; empty where they are ranked.
     """
 
-    optional: ClassVar[frozenset[str]] = frozenset({"properties", "unranked"})
+    optional: ClassVar[frozenset[str]] = PluginEntry.optional | {"properties", "unranked"}
 
     metric: str = ""
     higher_is_better: bool = False
