@@ -13,14 +13,16 @@ from assay.ranking.resampling import Floats
 
 
 @dataclass(frozen=True)
-class Replicates:
+class IndependentModels:
     """The places of independent models by architecture, and notes on models that are not."""
 
     places: Mapping[str, Sequence[int]]
     notes: Sequence[str]
 
 
-def independent_replicates(candidates: Sequence[Candidate], tables: Sequence[Floats]) -> Replicates:
+def independent_replicates(
+    candidates: Sequence[Candidate], tables: Sequence[Floats]
+) -> IndependentModels:
     """Count models with equal weights, or equal scores on every sample, as one replicate.
 
     Equal scores show networks that are the same up to the names of their layers or the scale of
@@ -50,7 +52,7 @@ def independent_replicates(candidates: Sequence[Candidate], tables: Sequence[Flo
                 f"Some models of {name} were fine-tuned from the same weights, so they show less "
                 f"than the spread of trainings: {names}."
             )
-    return Replicates(places, notes)
+    return IndependentModels(places, notes)
 
 
 def origins(candidates: Sequence[Candidate]) -> dict[str, str]:

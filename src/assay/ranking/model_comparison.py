@@ -28,7 +28,7 @@ from assay.ranking.choosing import (
     width_of_choice,
 )
 from assay.ranking.common_ground import CommonGround, common_ground, some
-from assay.ranking.independent import Replicates, independent_replicates, origins
+from assay.ranking.independent import IndependentModels, independent_replicates, origins
 from assay.ranking.intervals import (
     Interval,
     PairedDifferences,
@@ -242,7 +242,7 @@ class _Work:
         return [row for c in self.candidates for row in method_rows(c, self.methods, self.options)]
 
     @functools.cached_property
-    def _replicates(self) -> Replicates:
+    def _replicates(self) -> IndependentModels:
         """The places of independent models by architecture, and what counts as one model."""
         return independent_replicates(self.candidates, self._tables)
 
