@@ -498,6 +498,30 @@ def test_what_is_compared_only_with_itself_stays_and_what_has_no_scores_replaces
     assert table.older == ("vgg11 (updated)", "vgg16")
 
 
+def test_scores_of_the_same_weights_on_as_many_images_stay():
+    def score(mean, seed, arm="tuned", n=1000):
+        return PanelScore("nine", "vgg11", seed, arm, "single deletion", "IG", mean, n=n)
+
+    def facts(**hashes):
+        return {
+            f"vgg11-{stem.replace('_', '-')}": {"network": "vgg11", "weights_hash": weights}
+            for stem, weights in hashes.items()
+        }
+
+    new = ScoreTable((score(1.0, 0),), facts(s0_tuned="a", s1_tuned="b", s2_tuned="c", s0_base="d"))
+    old = ScoreTable(
+        (score(0.5, 0), score(0.25, 1), score(0.75, 2), score(0.125, 0, "base", 500)),
+        facts(s0_tuned="a", s1_tuned="b", s2_tuned="of before", s0_base="d"),
+    )
+    table = merged(new, old)
+    assert [(row.stem, row.mean) for row in table.rows] == [
+        ("vgg11-s0-tuned", 1.0), ("vgg11-s1-tuned", 0.25),
+    ]  # fmt: skip
+    assert table.older == ("vgg11 (nine)",)
+    unknown = replace(old, networks={stem: {"network": "vgg11"} for stem in old.networks})
+    assert len(merged(new, unknown).rows) == 1
+
+
 def test_the_command_completes_an_older_table(zoo, monkeypatch, capsys):
     small_table("vgg11", mean=0.25).write(zoo / "older.parquet")
     arguments = "--only look --limit 6 --steps 1 --with older.parquet --zoo zoo --data . --out out"
