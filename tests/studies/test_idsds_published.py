@@ -7,12 +7,15 @@ import pytest
 
 from assay.models.carded import read_card
 from assay.plan.plan import build_one
+from assay.studies.idsds.panels import score_panel
+from assay.studies.idsds.paper_methods import paper_methods
 from assay.studies.idsds.score_table import read_scores
 from assay.studies.published_claims import published
 from assay.studies.setting import Study, run_study
 from assay.training.zoo import ZOO, zoo_item
 from assay.training.zoo_training import load_trained
 from assay.types.card import in_domain_need
+from beside import beside
 
 RESULTS = Path(__file__).parents[2] / "results"
 FACTS = json.loads((RESULTS / "zoo" / "networks.json").read_text())["networks"]
@@ -78,6 +81,27 @@ def test_the_card_of_a_fine_tuned_network_is_that_of_its_weights():
     for facts in tuned:
         assert facts["card"]["weights_sha256"] == facts["weights_hash"]
         assert not facts["card"]["placebo"]
+
+
+def test_published_scores_come_again_from_the_stored_weights():
+    pixels = beside("cifar10/cifar10_test_lossless.parquet")
+    table = read_scores(RESULTS / "idsds" / "idsds_scores.parquet")
+    labels = ("IxG", "Grad-CAM++")
+    rows = {
+        row.method: row
+        for row in table.select("smooth", network="resnet20", arm="tuned")
+        if row.seed == 0 and row.method in labels
+    }
+    model = build_one("model", zoo_item(RESULTS / "zoo", "resnet20", 0, "tuned"))
+    item = {"single_deletion": {"grid": 4, "fill": "zero"}}
+    methods = paper_methods(labels, usual_noise=True)
+    panel = score_panel(model, {"parquet": {"path": str(pixels)}}, methods, [item], 250)
+    again = {method: values for (_, method), values in panel.values.items()}
+    assert {(method, len(values)) for method, values in again.items()} == {
+        (method, row.n) for method, row in rows.items()
+    }
+    for method, row in rows.items():  # near ties have other ranks on a GPU
+        assert again[method].mean() == pytest.approx(row.mean, abs=5e-4)
 
 
 def test_every_claim_has_a_row():

@@ -42,9 +42,8 @@ def trained_in(zoo: Path) -> Iterator[StoredObject]:
 def described_in(path: Path) -> Iterator[StoredObject]:
     """What an earlier description says about its networks."""
     described = json.loads(path.read_text(encoding="utf-8"))
-    pixels = described["pixels"]
     for facts in described["networks"]:
-        yield {**facts, "pixels": pixels[facts["pixels"]] if "pixels" in facts else pixels}
+        yield {**facts, "pixels": described["pixels"][facts["pixels"]]}
 
 
 def description(
