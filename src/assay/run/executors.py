@@ -2,23 +2,24 @@
 
 import contextlib
 import ctypes
-import multiprocessing
 import os
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from multiprocessing.connection import Connection
 
 import torch
 
+from assay.errors import PrerequisiteError
 from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
+from assay.processes import Worker, without_exit
 from assay.run.settings import Settings
 from assay.run.shard import ShardTask, run_shard
+from assay.run.started import Reasons, started
 from assay.run.watching import Watcher
-from assay.store import ShardSummary, Store
+from assay.run.workers import Crew, Job, PipeWatcher, errors_sent, serve
+from assay.store import Store
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
 
@@ -63,88 +64,87 @@ def shard_task(plan: Plan, settings: Settings, shard: Shard, watcher: Watcher) -
     )
 
 
-def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], watcher: Watcher) -> None:
-    """Run one shard after the other in this process."""
+def run_serially(
+    plan: Plan, settings: Settings, shards: Sequence[Shard], watcher: Watcher
+) -> dict[str, Reasons]:
+    """Run one shard after the other in this process; the result is what could not be tried."""
     keep_freed_memory()
+    reasons = {}
     for shard in shards:
-        run_shard(shard_task(plan, settings, shard, watcher))
+        with started(Store(settings.folder), shard.id) as log:
+            reasons[shard.id] = log.resume()
+            task = shard_task(plan, settings, shard, watcher)
+            run_shard(replace(task, given_up=reasons[shard.id], begin=log.begin))
+    return reasons
 
 
 def run_in_processes(
-    plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, watcher: Watcher
-) -> None:
-    """Run several shards at once. Every worker builds its own objects from the suite.
+    plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, watcher: Watcher,
+    timeout: float | None = None,
+) -> dict[str, Reasons]:  # fmt: skip
+    """Run several shards at once; the result is what could not be computed, by shard.
 
-    Workers get the weights that this process trained, so that none of them trains.
+    Every worker builds its own objects from the suite. Workers get the weights that this process
+    trained, so that none of them trains.
     """
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-
-    def forward_messages() -> None:
-        while (message := queue.get()) is not None:
-            if isinstance(message, int):
-                watcher.passes(message)
-            else:
-                watcher.looked(*message)
-
-    listener = threading.Thread(target=forward_messages, daemon=True)
-    listener.start()
-    try:
-        arguments = (plan.spec, settings, queue, plan.trained.packed())
-        with ProcessPoolExecutor(workers, context, _start, arguments) as pool:
-            try:
-                for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
-                    future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    finally:
-        queue.put(None)
-        listener.join(timeout=5)
+    weights = plan.trained.packed()
+    crew = Crew(lambda: Worker(_work, plan.spec, settings, weights), watcher, timeout)
+    crew.run(shards, min(workers, len(shards)))
+    return crew.reasons
 
 
 def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
-    context = multiprocessing.get_context("spawn")
-    arguments = (plan.spec, settings, None, plan.trained.packed())
-    with ProcessPoolExecutor(workers, context, _start, arguments) as pool:
-        measured = list(pool.map(_measure, range(workers)))
+    weights = plan.trained.packed()
+    crew: list[Worker[None]] = []
+    try:
+        crew += [Worker(_measure, plan.spec, settings, weights) for _ in range(workers)]
+        measured: list[dict[str, Seconds]] = [_answer(worker) for worker in crew]
+    finally:
+        for worker in crew:
+            worker.kill()
     return {name: Seconds.mean([times[name] for times in measured]) for name in measured[0]}
 
 
-@dataclass(frozen=True)
-class QueueWatcher:
-    """The watcher of a worker: send every message to the process that started the run."""
-
-    queue: Any
-
-    def passes(self, rows: int) -> None:
-        """Send the number of passes."""
-        self.queue.put(rows)
-
-    def looked(self, shard: Shard, summary: ShardSummary) -> None:
-        """Send the shard and its summary."""
-        self.queue.put((shard, summary))
+def _answer(worker: Worker[None]) -> dict[str, Seconds]:
+    try:
+        answer: dict[str, Seconds] | BaseException = worker.connection.recv()
+    except (EOFError, OSError):
+        raise PrerequisiteError(
+            f"A worker process ended while it measured the networks ({worker.fate})."
+        ) from None
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
 
 
-_WORKER: dict[str, Any] = {}
+def _measure(
+    connection: Connection, spec: Spec, settings: Settings, weights: dict[str, bytes]
+) -> None:
+    """The process of a worker that measures the networks once."""
+    with errors_sent(connection), without_exit():
+        plan = _build(spec, settings, weights)
+        connection.send({name: measure(plan, name) for name in plan.models})
 
 
-def _start(spec: Spec, settings: Settings, queue: Any, weights: dict[str, bytes]) -> None:
+def _work(
+    connection: Connection, spec: Spec, settings: Settings, weights: dict[str, bytes]
+) -> None:
+    """The process of a worker."""
+
+    def work(plan: Plan, job: Job) -> None:
+        shard, given_up = job
+        task = shard_task(plan, settings, shard, PipeWatcher(connection))
+        run_shard(replace(task, given_up=given_up, begin=connection.send))
+
+    with errors_sent(connection), without_exit():
+        serve(connection, _build(spec, settings, weights), work)
+
+
+def _build(spec: Spec, settings: Settings, weights: dict[str, bytes]) -> Plan:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     torch.set_num_threads(1)
     keep_freed_memory()
-    plan = apply(
+    return apply(
         resolve(spec, settings.device, TrainedWeights(weights), settings.identity), settings
     )
-    _WORKER.update(plan=plan, settings=settings, queue=queue)
-
-
-def _run_shard(shard: Shard) -> None:
-    watcher = QueueWatcher(_WORKER["queue"])
-    run_shard(shard_task(_WORKER["plan"], _WORKER["settings"], shard, watcher))
-
-
-def _measure(_: int) -> dict[str, Seconds]:
-    plan: Plan = _WORKER["plan"]
-    return {name: measure(plan, name) for name in plan.models}
