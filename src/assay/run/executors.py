@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,8 +19,8 @@ from assay.run.settings import Settings
 from assay.run.shard import ShardTask, run_shard
 from assay.run.started import Reasons, started
 from assay.run.watching import Watcher
-from assay.run.workers import Crew, Job, PipeWatcher, errors_sent, serve
-from assay.store import Store
+from assay.run.workers import Crew, PipeWatcher, ShardJob, errors_sent, serve
+from assay.store import Store, file_name
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
 
@@ -67,14 +68,16 @@ def shard_task(plan: Plan, settings: Settings, shard: Shard, watcher: Watcher) -
 def run_serially(
     plan: Plan, settings: Settings, shards: Sequence[Shard], watcher: Watcher
 ) -> dict[str, Reasons]:
-    """Run one shard after the other in this process; the result is what could not be tried."""
+    """Run one shard after the other in this process; the result is what was not tried again."""
     keep_freed_memory()
-    reasons = {}
-    for shard in shards:
-        with started(Store(settings.folder), shard.id) as log:
-            reasons[shard.id] = log.resume()
-            task = shard_task(plan, settings, shard, watcher)
-            run_shard(replace(task, given_up=reasons[shard.id], begin=log.begin))
+    reasons: dict[str, Reasons] = {}
+    for (dataset, model), group in itertools.groupby(shards, lambda s: (s.dataset, s.model)):
+        name = file_name(f"{dataset} {model}")
+        with started(Store(settings.folder), name) as log:
+            reasons.setdefault(name, {}).update(given_up := log.resume())
+            for shard in group:
+                task = shard_task(plan, settings, shard, watcher)
+                run_shard(replace(task, given_up=given_up, begin=log.begin))
     return reasons
 
 
@@ -82,7 +85,7 @@ def run_in_processes(
     plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, watcher: Watcher,
     timeout: float | None = None,
 ) -> dict[str, Reasons]:  # fmt: skip
-    """Run several shards at once; the result is what could not be computed, by shard.
+    """Run several shards at once; the result is what was not tried again.
 
     Every worker builds its own objects from the suite. Workers get the weights that this process
     trained, so that none of them trains.
@@ -132,7 +135,7 @@ def _work(
 ) -> None:
     """The process of a worker."""
 
-    def work(plan: Plan, job: Job) -> None:
+    def work(plan: Plan, job: ShardJob) -> None:
         shard, given_up = job
         task = shard_task(plan, settings, shard, PipeWatcher(connection))
         run_shard(replace(task, given_up=given_up, begin=connection.send))

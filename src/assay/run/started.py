@@ -30,7 +30,7 @@ Reasons = dict[Step, str]  # the steps that are not tried again, and why
 
 @dataclass(frozen=True)
 class StartedLog:
-    """The steps of one shard, or of the set protocols, in the order in which they started.
+    """The steps of a model on a dataset, or of set protocols, in the order in which they started.
 
     A process that ends in the middle of a step, by `kill -9` or because its memory ran out, leaves
     that step as the last line. A run that ends in order leaves no such line.

@@ -18,7 +18,7 @@ from assay.run.watching import Watcher
 from assay.store import ShardSummary
 
 DEATHS = 3  # of workers at one shard, or while they start: what they did then is not tried again
-Job = tuple[Shard, Reasons]
+ShardJob = tuple[Shard, Reasons]
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Done:
     """The message that a worker has finished its job."""
 
 
-Message = int | Looked | Ready | Done | Step | BaseException  # an int: passes of the network
+WorkerReport = int | Looked | Ready | Done | Step | BaseException  # an int: passes of the network
 
 
 @dataclass(eq=False)
 class Busy:
     """A worker, its shard, and what it does with it."""
 
-    worker: Worker[Job]
+    worker: Worker[ShardJob]
     shard: Shard
     ready: bool = False
     step: Step = field(default_factory=Step)
@@ -71,13 +71,14 @@ class Crew:
         timeout: The longest time of a cell, in seconds: explaining and scoring.
     """
 
-    start: Callable[[], Worker[Job]]
+    start: Callable[[], Worker[ShardJob]]
     watcher: Watcher
     timeout: float | None = None
     reasons: dict[str, Reasons] = field(default_factory=dict)  # by shard
     _waiting: deque[Shard] = field(default_factory=deque)
     _busy: list[Busy] = field(default_factory=list)
     _deaths: Counter[str] = field(default_factory=Counter)  # by shard; "": while they start
+    _deadly: set[tuple[str, str, Step]] = field(default_factory=set)  # dataset, model, step
 
     def run(self, shards: Sequence[Shard], workers: int) -> None:
         """Run all shards. Cells that cannot be computed are stored as failed by their shard."""
@@ -91,7 +92,7 @@ class Crew:
             for busy in self._busy:
                 busy.worker.kill()
 
-    def _employ(self, worker: Worker[Job], ready: bool) -> None:
+    def _employ(self, worker: Worker[ShardJob], ready: bool) -> None:
         """Give the next shard to a worker."""
         shard = self._waiting.popleft()
         self._busy.append(Busy(worker, shard, ready))
@@ -116,7 +117,7 @@ class Crew:
             elif self.timeout is not None and self._left(busy) <= 0:
                 self._end_step(busy)
 
-    def _hear(self, busy: Busy, message: Message) -> None:
+    def _hear(self, busy: Busy, message: WorkerReport) -> None:
         if isinstance(message, int):
             self.watcher.passes(message)
         elif isinstance(message, Looked):
@@ -144,7 +145,10 @@ class Crew:
         busy.worker.kill()
         place = busy.shard.id if busy.ready else ""
         self._deaths[place] += 1
-        if self._deaths[place] >= DEATHS:
+        known = (
+            busy.step.method and (busy.shard.dataset, busy.shard.model, busy.step) in self._deadly
+        )
+        if known or self._deaths[place] >= DEATHS:
             if not busy.ready:
                 raise PrerequisiteError(
                     f"Worker processes end while they start ({fate}). See what they print, or run "
@@ -153,9 +157,10 @@ class Crew:
             what = "this" if busy.step.method else "preparing its shard"
             self._give_up(
                 busy,
-                f"The worker process ended ({fate}) while {what} was running; workers had ended "
-                f"at this shard {DEATHS - 1} times before. Its memory may have run out.",
+                f"The worker process ended ({fate}) while {what} was running, after other workers "
+                f"had ended there, too. Its memory may have run out, or it was killed.",
             )
+            self._deadly.add((busy.shard.dataset, busy.shard.model, busy.step))
         self._again(busy)
 
     def _end_step(self, busy: Busy) -> None:
@@ -202,7 +207,7 @@ class PipeWatcher:
         self.connection.send(Looked(shard, summary))
 
 
-def serve(connection: Connection, plan: Plan, work: Callable[[Plan, Job], None]) -> None:
+def serve(connection: Connection, plan: Plan, work: Callable[[Plan, ShardJob], None]) -> None:
     """Do one job after another until there are no more."""
     connection.send(Ready())
     while (job := connection.recv()) is not None:
