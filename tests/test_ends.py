@@ -26,6 +26,7 @@ import assay
 import hostile
 from assay.errors import IncompleteRun, InputError, PrerequisiteError
 from assay.processes import Stopped, Worker, stoppable, without_exit
+from assay.run import dry_run as run_dry
 from assay.run import run
 from assay.run.started import StartedLog, Step
 from assay.store import Store
@@ -38,6 +39,19 @@ PROTOCOLS = ["single_deletion", {"deletion": {"steps": 3}}]
 GOOD = ["saliency", "slow", "random"]
 FORK = multiprocessing.get_context("fork")
 PATIENCE = 120  # seconds for what takes a few on an idle machine
+
+
+WAITING = """
+import time
+
+import assay
+
+
+@assay.protocol("waiting", scope="set", metric="mean")
+def waiting(trial, *, seconds: float = 0.0):
+    time.sleep(seconds)
+    return assay.Scores(trial.maps("scored").flatten(1).mean(1).double())
+"""
 
 
 def suite(*methods: str, samples: int = 16) -> dict[str, object]:
@@ -122,6 +136,8 @@ class TestInThisProcess:
         fields = suite("random") | {"models": [f"{tmp_path}/gone.py:net"]}
         with pytest.raises(InputError, match=r"tried to end the program \(0\)"):
             run(make_suite(fields), tmp_path / "run", progress=False)
+        with pytest.raises(InputError, match=r"tried to end the program \(0\)"):
+            run_dry(make_suite(fields))
 
     def test_the_third_start_fails_the_cell_that_killed_the_process_twice(self, whole, tmp_path):
         for _ in range(2):
@@ -228,6 +244,21 @@ class TestWorkers:
         monkeypatch.setattr("assay.run.executors._build", lambda *_: os.kill(os.getpid(), 9))
         with pytest.raises(PrerequisiteError, match=r"end while they start \(signal SIGKILL\)"):
             run(spec("random"), tmp_path, workers=2, progress=False)
+
+    def test_set_protocols_have_the_timeout_too(self, tmp_path):
+        path = tmp_path / "waiting.py"
+        path.write_text(WAITING)
+        fields = suite("noise", "killed")
+        fields["protocols"] = [{f"{path}:waiting": {"seconds": s}} for s in (0.1, 600.0)]
+        assert in_a_process(make_suite(fields), tmp_path / "run", workers=1, timeout="1s") == 0
+        results = assay.load(tmp_path / "run")
+        assert results.complete
+        status = {(c["method"], c["protocol"]): c["status"] for c in results.cells}
+        assert status["noise", "waiting[seconds=0.1]"] == "ok"
+        assert list(status.values()).count("failed") == 3
+        messages = failures(tmp_path / "run")
+        assert messages["noise"] == {"Stopped while scoring: it took longer than 1 s."}
+        assert all("signal SIGKILL" in message for message in messages["killed"])
 
     def test_a_timeout_needs_names(self, tmp_path):
         data = assay.data.memory.as_dataset((torch.randn(4, 3, 8, 8), [0, 1, 2, 0]))

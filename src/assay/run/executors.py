@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
@@ -15,11 +15,12 @@ from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
 from assay.processes import Worker, without_exit
+from assay.run.set_stage import run_sets
 from assay.run.settings import Settings
 from assay.run.shard import ShardTask, run_shard
-from assay.run.started import Reasons, started
+from assay.run.started import Reasons, Step, started
 from assay.run.watching import Watcher
-from assay.run.workers import Crew, PipeWatcher, ShardJob, errors_sent, serve
+from assay.run.workers import SETS, Crew, PipeWatcher, ShardJob, errors_sent, serve
 from assay.store import Store, file_name
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
@@ -96,6 +97,34 @@ def run_in_processes(
     return crew.reasons
 
 
+def run_sets_serially(
+    plan: Plan, settings: Settings, watcher: Watcher, reasons: Iterable[Reasons], progress: bool
+) -> None:
+    """Run the set protocols in this process, on all cores.
+
+    Methods whose maps could not be computed for a shard, for these reasons, are not tried again.
+    """
+    with started(Store(settings.folder), "sets") as log:
+        given_up = log.resume() | unexplained(reasons)
+        task = shard_task(plan, settings, plan.shards[0], watcher)
+        run_sets(replace(task, given_up=given_up, begin=log.begin), progress)
+
+
+def run_sets_apart(
+    plan: Plan, settings: Settings, watcher: Watcher, reasons: Iterable[Reasons], timeout: float
+) -> None:
+    """The same in one worker process, which a cell that takes too long does not survive."""
+    weights = plan.trained.packed()
+    crew = Crew(lambda: Worker(_work, plan.spec, settings, weights), watcher, timeout)
+    crew.reasons[SETS] = unexplained(reasons)
+    crew.run([None], 1)
+
+
+def unexplained(reasons: Iterable[Reasons]) -> Reasons:
+    """The methods that were given up while they explained, and why."""
+    return {s: text for steps in reasons for s, text in steps.items() if s == Step(s.method)}
+
+
 def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
     weights = plan.trained.packed()
@@ -137,9 +166,14 @@ def _work(
 
     def work(plan: Plan, job: ShardJob) -> None:
         shard, given_up = job
-        task = shard_task(plan, settings, shard, PipeWatcher(connection))
-        run_shard(replace(task, given_up=given_up, begin=connection.send))
+        task = shard_task(plan, settings, shard or plan.shards[0], PipeWatcher(connection))
+        task = replace(task, given_up=given_up, begin=connection.send)
+        if shard is not None:
+            return run_shard(task)
+        with threads(cores):
+            return run_sets(task, progress=False)
 
+    cores = torch.get_num_threads()
     with errors_sent(connection), without_exit():
         serve(connection, _build(spec, settings, weights), work)
 

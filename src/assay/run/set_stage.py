@@ -1,7 +1,7 @@
 """Set protocols of a run: after all shards, one cell after the other in this process."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from assay.errors import InputError, warn
 from assay.plan.cells import Cell, CellOutcome
-from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard
 from assay.plan.scoring import standing
 from assay.plan.set_cells import SetCell, shards_of, unmet
@@ -18,31 +17,20 @@ from assay.progress import bar
 from assay.ranking.reductions import reduction_of
 from assay.run.failures import outcome_of
 from assay.run.shard import ShardTask, finite
-from assay.run.started import Reasons, Step, started
+from assay.run.started import Step
 from assay.run.trials import BatchCache, TrialMaker
 from assay.store import Array
 from assay.types import Scores
 
 
-def run_sets(
-    finished: Finished, task: ShardTask, reasons: Mapping[str, Reasons], progress: bool = True
-) -> None:
+def run_sets(task: ShardTask, progress: bool = True) -> None:
     """Compute the missing cells of set protocols. Finished cells are not computed again.
 
     Args:
-        finished: What the run's folder holds.
-        task: The task of any shard: says where pieces go.
-        reasons: Steps of shards that were given up; their methods are not tried again here.
+        task: The task of any shard: says where pieces go, and what is not tried again.
         progress: Whether to show bars.
     """
-    with started(finished.store, "sets") as log:
-        given_up = log.resume()
-        for steps in reasons.values():
-            given_up |= {step: reason for step, reason in steps.items() if not step.protocol}
-        _run_cells(finished, replace(task, given_up=given_up, begin=log.begin), progress)
-
-
-def _run_cells(finished: Finished, task: ShardTask, progress: bool) -> None:
+    finished = task.finished
     cells, batches = finished.unfinished_sets(), BatchCache()
     _warn_of_labels(finished.plan, cells)
     sizes = [_steps(cell) for cell in cells]

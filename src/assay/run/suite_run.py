@@ -24,11 +24,11 @@ from assay.run.executors import (
     measure_in_processes,
     run_in_processes,
     run_serially,
-    shard_task,
+    run_sets_apart,
+    run_sets_serially,
     threads,
 )
 from assay.run.manifest import write_manifest
-from assay.run.set_stage import run_sets
 from assay.run.settings import Settings
 from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, CleanAccuracy, Manifest, ModelEntry, Store, read_manifest
@@ -41,6 +41,20 @@ Timings = dict[str, Seconds]  # by model
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
 
 
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Raise `Stopped` where a signal ends the run, and an error where its code would end it."""
+    try:
+        with stoppable(), without_exit():
+            yield
+    except SystemExit as error:
+        raise InputError(
+            f"Code of the suite tried to end the program ({error}), outside of methods and "
+            f"protocols. Remove its `exit()`."
+        ) from error
+
+
+@_ending_in_order()
 def run_suite(
     spec: Spec,
     out: str | Path,
@@ -84,20 +98,18 @@ def run_suite(
     """
     limit = None if timeout is None else seconds_of(timeout, "timeout")
     store = Store(out)
-    with contextlib.ExitStack() as inside:
-        inside.enter_context(_ending_in_order())
-        plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
-        apart = workers > 1 or timeout is not None  # shards run in other processes
-        if apart and plan.live:
-            raise _live_objects(plan, workers)
-        started = time.monotonic()
-        finished = Finished(plan, store)
-        unfinished, sets = finished.unfinished(), finished.unfinished_sets()
-        _check_classes(plan, unfinished)
-        check_train_splits(plan, (cell.dataset for cell in sets))
-        warn_of_tuned_samples(plan, ((s.dataset, s.model) for s in unfinished if not s.split))
-        store.create()
-        inside.enter_context(_cut_short())
+    plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
+    apart = workers > 1 or timeout is not None  # shards run in other processes
+    if apart and plan.live:
+        raise _live_objects(plan, workers)
+    started = time.monotonic()
+    finished = Finished(plan, store)
+    unfinished, sets = finished.unfinished(), finished.unfinished_sets()
+    _check_classes(plan, unfinished)
+    check_train_splits(plan, (cell.dataset for cell in sets))
+    warn_of_tuned_samples(plan, ((s.dataset, s.model) for s in unfinished if not s.split))
+    store.create()
+    with _cut_short():
         _write_trained(plan, store)
         began(write_manifest(plan, settings, store, None))
         expected = forecast(finished, unfinished, max(1, workers))
@@ -109,28 +121,15 @@ def run_suite(
             else:
                 with threads(1 if one_thread else None):
                     reasons = run_serially(plan, settings, unfinished, watcher)
-        if sets:  # training uses all cores, whatever the number of workers
-            run_sets(
-                finished, shard_task(plan, settings, plan.shards[0], watcher), reasons, progress
-            )
+        if sets and limit is not None:
+            run_sets_apart(plan, settings, watcher, reasons.values(), limit)
+        elif sets:  # training uses all cores, whatever the number of workers
+            run_sets_serially(plan, settings, watcher, reasons.values(), progress)
         _evaluate_reductions(plan, store)
         seconds = time.monotonic() - started if unfinished or sets else None
         write_manifest(plan, settings, store, seconds, finished=True)
         _check_whole(finished)
     return Results(store.folder, keep)
-
-
-@contextlib.contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Raise `Stopped` where a signal ends the run, and an error where its code would end it."""
-    try:
-        with stoppable(), without_exit():
-            yield
-    except SystemExit as error:
-        raise InputError(
-            f"Code of the suite tried to end the program ({error}), outside of methods and "
-            f"protocols. Remove its `exit()`."
-        ) from error
 
 
 @contextlib.contextmanager
@@ -165,6 +164,7 @@ def _check_whole(finished: Finished) -> None:
         )
 
 
+@_ending_in_order()
 def dry_run(
     spec: Spec,
     out: str | Path | None = None,
@@ -182,6 +182,7 @@ def dry_run(
     return estimate(plan, store, workers, times)
 
 
+@_ending_in_order()
 def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timings:
     """Measured seconds of each model's engine and gradient calls; empty if nothing is missing."""
     unfinished = Finished(plan, store).unfinished()
@@ -214,6 +215,7 @@ def _imbalance(shards: list[Shard], workers: int) -> float:
     return max(loads) * workers / sum(loads)
 
 
+@_ending_in_order()
 def prepare(
     spec: Spec,
     store: Store,

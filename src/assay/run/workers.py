@@ -18,7 +18,8 @@ from assay.run.watching import Watcher
 from assay.store import ShardSummary
 
 DEATHS = 3  # of workers at one shard, or while they start: what they did then is not tried again
-ShardJob = tuple[Shard, Reasons]
+SETS = "sets"  # stands where a shard's id would, for the job of all set protocols
+ShardJob = tuple[Shard | None, Reasons]  # a shard, or all set protocols; and what is left out
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,22 @@ class Busy:
     """A worker, its shard, and what it does with it."""
 
     worker: Worker[ShardJob]
-    shard: Shard
+    shard: Shard | None
     ready: bool = False
     step: Step = field(default_factory=Step)
     since: float = 0.0  # when the step started; scoring starts with the explanation's time
     explaining: float = 0.0  # seconds of the explanation
+
+    @property
+    def place(self) -> str:
+        """The id of the shard."""
+        return id_of(self.shard)
+
+    @property
+    def cause(self) -> tuple[str, str, Step]:
+        """What may end workers at any shard: the step, with the dataset and the model."""
+        shard = self.shard
+        return ("", "", self.step) if shard is None else (shard.dataset, shard.model, self.step)
 
     def start(self, step: Step) -> None:
         """Record that the worker starts a step."""
@@ -59,6 +71,11 @@ class Busy:
         elif self.step.method != step.method:
             self.explaining = 0.0
         self.step, self.since = step, now - self.explaining
+
+
+def id_of(shard: Shard | None) -> str:
+    """The id of a shard, or what stands for it."""
+    return SETS if shard is None else shard.id
 
 
 @dataclass
@@ -75,12 +92,12 @@ class Crew:
     watcher: Watcher
     timeout: float | None = None
     reasons: dict[str, Reasons] = field(default_factory=dict)  # by shard
-    _waiting: deque[Shard] = field(default_factory=deque)
+    _waiting: deque[Shard | None] = field(default_factory=deque)
     _busy: list[Busy] = field(default_factory=list)
     _deaths: Counter[str] = field(default_factory=Counter)  # by shard; "": while they start
     _deadly: set[tuple[str, str, Step]] = field(default_factory=set)  # dataset, model, step
 
-    def run(self, shards: Sequence[Shard], workers: int) -> None:
+    def run(self, shards: Sequence[Shard | None], workers: int) -> None:
         """Run all shards. Cells that cannot be computed are stored as failed by their shard."""
         self._waiting.extend(shards)
         try:
@@ -96,7 +113,7 @@ class Crew:
         """Give the next shard to a worker."""
         shard = self._waiting.popleft()
         self._busy.append(Busy(worker, shard, ready))
-        worker.send((shard, self.reasons.get(shard.id, {})))
+        worker.send((shard, self.reasons.get(id_of(shard), {})))
 
     def _listen(self) -> None:
         """Wait until something happens, and act on it."""
@@ -143,11 +160,9 @@ class Crew:
             return  # it had finished its work
         fate = busy.worker.fate
         busy.worker.kill()
-        place = busy.shard.id if busy.ready else ""
+        place = busy.place if busy.ready else ""
         self._deaths[place] += 1
-        known = (
-            busy.step.method and (busy.shard.dataset, busy.shard.model, busy.step) in self._deadly
-        )
+        known = busy.step.method and busy.cause in self._deadly
         if known or self._deaths[place] >= DEATHS:
             if not busy.ready:
                 raise PrerequisiteError(
@@ -160,7 +175,7 @@ class Crew:
                 f"The worker process ended ({fate}) while {what} was running, after other workers "
                 f"had ended there, too. Its memory may have run out, or it was killed.",
             )
-            self._deadly.add((busy.shard.dataset, busy.shard.model, busy.step))
+            self._deadly.add(busy.cause)
         self._again(busy)
 
     def _end_step(self, busy: Busy) -> None:
@@ -171,7 +186,7 @@ class Crew:
         self._again(busy)
 
     def _give_up(self, busy: Busy, reason: str) -> None:
-        self.reasons.setdefault(busy.shard.id, {})[busy.step] = reason
+        self.reasons.setdefault(busy.place, {})[busy.step] = reason
 
     def _again(self, busy: Busy) -> None:
         self._busy.remove(busy)
