@@ -15,6 +15,7 @@ PICTURE = Path(__file__).parent / "images" / "rooms.svg"
 ORDER = [
     "errors",
     "progress",
+    "processes",
     "plugins",
     "suite",
     "store",

@@ -24,6 +24,7 @@ SOURCE = ROOT / "src" / "assay"
 ALLOWED = {
     "errors": "",
     "progress": "",
+    "processes": "",
     "plugins": "errors",
     "suite": "errors plugins",
     "store": "errors",
@@ -42,8 +43,8 @@ ALLOWED = {
     "protocols": "errors plugins store ranking types units removal engine",
     "plan": "errors plugins suite store ranking types data models units removal engine methods "
     "training environments",
-    "run": "errors progress plugins suite store ranking results types data models engine methods "
-    "training plan",
+    "run": "errors progress processes plugins suite store ranking results types data models engine "
+    "methods training plan",
     "api": "errors plugins suite store results types data models engine methods plan run",
     "answers": "errors plugins suite store ranking report results types environments protocols "
     "plan run api",
@@ -51,8 +52,8 @@ ALLOWED = {
     "environments protocols plan run api",
     "studies": "errors progress plugins suite store ranking results types models units engine "
     "methods training environments protocols plan run api",
-    "commands": "errors plugins suite store ranking report results types training plan run answers "
-    "conformance studies",
+    "commands": "errors processes plugins suite store ranking report results types training plan "
+    "run answers conformance studies",
     "cli": "errors commands",
     # The doors.
     "registry": "plugins",

@@ -19,10 +19,10 @@ from assay.commands.list import list_plugins
 from assay.commands.new import new
 from assay.commands.report import report
 from assay.commands.run import run
-from assay.commands.terminal import MISTAKE, console
+from assay.commands.terminal import FAILED, MISTAKE, console
 from assay.commands.trust import trust
 from assay.commands.zoo import zoo_app
-from assay.errors import AssayWarning, InputError, NotApplicable, PrerequisiteError
+from assay.errors import AssayWarning, IncompleteRun, InputError, NotApplicable, PrerequisiteError
 
 app = typer.Typer(
     help="Which feature-attribution method can you trust, for this model and this data?",
@@ -87,7 +87,7 @@ def main() -> None:
     except (InputError, PrerequisiteError, NotApplicable) as error:
         text = f"[red]assay:[/red] {escape(str(error))}"
         Console(stderr=True).print(text, highlight=False, soft_wrap=True)
-        raise SystemExit(MISTAKE) from None
+        raise SystemExit(FAILED if isinstance(error, IncompleteRun) else MISTAKE) from None
 
 
 if __name__ == "__main__":

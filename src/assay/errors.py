@@ -16,6 +16,14 @@ class PrerequisiteError(RuntimeError):
     """A missing extra, file or capability, with the cure; printed without a traceback."""
 
 
+class CannotWrite(PrerequisiteError):
+    """A file of a run cannot be written."""
+
+
+class IncompleteRun(PrerequisiteError):
+    """A run ended before its tables were whole; what is finished is kept, with what to do next."""
+
+
 class NotApplicable(Exception):
     """A method or protocol does not apply here; the reason becomes the status of its cells."""
 

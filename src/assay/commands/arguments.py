@@ -28,6 +28,15 @@ BudgetOption = Annotated[
         "first, then the options `steps` and `subsets`.",
     ),
 ]
+TimeoutOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout",
+        help="The longest time of one method under one protocol on one shard, such as 60s, with "
+        "its explanation. What takes longer fails, the rest goes on. The shards then run in worker "
+        "processes, also with --workers 1.",
+    ),
+]
 DryOption = Annotated[
     bool,
     typer.Option("--dry-run", help="Count the forward passes and estimate the time. Run nothing."),

@@ -22,11 +22,13 @@ from assay.commands.arguments import (
     ResizeOption,
     SizeOption,
     StdOption,
+    TimeoutOption,
     WeightsOption,
     WorkersOption,
 )
-from assay.commands.terminal import FAILED, INTERRUPTED, console, say, say_error
+from assay.commands.terminal import FAILED, console, say, say_error
 from assay.errors import InputError
+from assay.processes import Stopped
 from assay.suite.defaults import METHODS, PROTOCOLS, in_words
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def run(
     device: DeviceOption = None,
     limit: LimitOption = None,
     budget: BudgetOption = None,
+    timeout: TimeoutOption = None,
     micro_batch: BatchOption = None,
     dry_run: DryOption = False,
     maps: Annotated[bool, typer.Option(help="Store the attribution maps.")] = True,
@@ -109,7 +112,7 @@ def run(
         else:
             _refuse_beside_suite(model=model, data=data, train=train, **vars(described))
         spec = make_suite(fields, where)
-    run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps)
+    run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps, timeout=timeout)
 
 
 def _refuse_beside_suite(**options: object) -> None:
@@ -130,6 +133,7 @@ def run_spec(
     dry_run: bool = False,
     maps: bool = True,
     show: Callable[[Results], None] | None = None,
+    timeout: str | None = None,
 ) -> None:
     """Run a suite, or only count its passes, and print what came out.
 
@@ -162,12 +166,12 @@ def run_spec(
     try:
         results = suite_run.run_suite(
             spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
-            trained=trained, began=functools.partial(print_notes, console),
+            trained=trained, timeout=timeout, began=functools.partial(print_notes, console),
             clean=functools.partial(print_accuracy, console),
         )  # fmt: skip
-    except KeyboardInterrupt:
+    except Stopped as stop:
         say_error("Stopped. Run the same command again to resume.")
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(stop.code) from None
     (show or _print_order)(results)
     say(f"The page: {results.report()}")
     if results.failures:

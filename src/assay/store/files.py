@@ -16,8 +16,10 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from assay.errors import InputError, PrerequisiteError
+from assay.errors import CannotWrite, InputError
 from assay.store.tables import Array
+
+ATTEMPTS = 3  # to write a file, while its folder is being deleted
 
 
 class Store:
@@ -31,7 +33,7 @@ class Store:
         """Make the folders.
 
         Raises:
-            PrerequisiteError: The folder cannot be written to.
+            CannotWrite: The folder cannot be written to.
         """
         with self._writing(self.folder):
             for name in (
@@ -50,12 +52,17 @@ class Store:
         """Let `save` write a temporary file, then rename it, so that no partial file is left."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         with self._writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                save(temporary)
-                os.replace(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            for attempt in range(ATTEMPTS):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    save(temporary)
+                    os.replace(temporary, path)
+                    return
+                except FileNotFoundError:  # the folder was deleted just now
+                    if attempt == ATTEMPTS - 1:
+                        raise
+                finally:
+                    temporary.unlink(missing_ok=True)
 
     def write_bytes(self, path: Path, value: bytes) -> None:
         """Write raw bytes."""
@@ -130,7 +137,7 @@ class Store:
                 if full
                 else "Choose another folder (`--out`, or `out=` in Python)."
             )
-            raise PrerequisiteError(
+            raise CannotWrite(
                 f"Cannot write `{path}`: {error.strerror or error}. {cure}"
             ) from error
 
