@@ -11,6 +11,7 @@ from assay.api import explain
 from assay.errors import InputError, PrerequisiteError
 from assay.plan.plan import build_one
 from assay.plugins import registry
+from assay.plugins.registry import Method
 from assay.report.overlay import overlay
 from assay.report.words import Words
 from assay.suite.defaults import IMAGE_METHOD, TEXT_METHOD
@@ -102,17 +103,16 @@ def _read(path: str | Path, prepare: Prepare) -> Tensor:
         raise InputError(f"Expected an image in `{path}`: {error}.") from error
 
 
-def refuse_maps(method: object) -> None:
+def refuse_maps(method: Method) -> None:
     """Refuse stored maps: they hold nothing about an input outside their dataset.
 
     Raises:
         InputError: The method only looks up maps.
     """
-    name, _ = registry.pick(method)
-    if registry.get("method", name).only_looks_up:
+    if method.only_looks_up:
         raise InputError(
-            f"Expected a method that can explain a new picture or text; `{name}` only looks up "
-            f"what was computed for the samples of a dataset. Name another with `--method`."
+            f"Expected a method that can explain a new picture or text; `{method.name}` only looks "
+            f"up what was computed for the samples of a dataset. Name another with `--method`."
         )
 
 
@@ -126,6 +126,6 @@ def explain_picture(
     """
     picture = read_picture(path, model_item, target)
     chosen = method or picture.usual_method
-    refuse_maps(chosen)
+    refuse_maps(registry.get("method", registry.pick(chosen)[0]))
     values = explain(picture.model, picture.inputs, [picture.target], chosen)[0]
     return f"{picture.sentence} Explained with {chosen}.", picture.over(values)

@@ -51,6 +51,7 @@ def run_suite(
     clean: Callable[[CleanAccuracy], None] = lambda row: None,
     keep: object = None,
     trained: TrainedWeights | None = None,
+    trust_code: bool = False,
 ) -> Results:
     """Compute the missing cells of a suite in a folder and return the results.
 
@@ -70,8 +71,10 @@ def run_suite(
         keep: An object to keep alive as long as the results.
         trained: Weights that were already trained for this suite, for example by `fit`. They are
             added to those in the folder.
+        trust_code: Whether to run all code that a suite read from a file names. Code that was named
+            in Python is trusted anyway.
     """
-    store = Store(out)
+    spec, store = spec.trusting(trust_code), Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
     if workers > 1 and plan.live:
         raise PrerequisiteError(
@@ -112,9 +115,10 @@ def dry_run(
     micro_batch: int | None = None,
     time_it: bool = True,
     trained: TrainedWeights | None = None,
+    trust_code: bool = False,
 ) -> Forecast:
     """Count every forward pass a run would make and estimate its time. Nothing is written."""
-    store = Store(out) if out else NOWHERE
+    spec, store = spec.trusting(trust_code), Store(out) if out else NOWHERE
     plan, settings = prepare(spec, store, device, micro_batch, True, trained)
     times = timings(plan, store, settings, workers) if time_it else {}
     return estimate(plan, store, workers, times)
