@@ -8,6 +8,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from assay.api import explain
+from assay.data.pictures import open_picture
 from assay.errors import InputError, PrerequisiteError
 from assay.plan.plan import build_one
 from assay.plugins import registry
@@ -95,7 +96,7 @@ def _read(path: str | Path, prepare: Prepare) -> Tensor:
     if isinstance(prepare, Tokenize):
         return prepare(str(path))[None]
     try:
-        with Image.open(path) as file:
+        with open_picture(Path(path), f"`{path}`") as file:
             return prepare(file)[None]
     except FileNotFoundError:
         raise PrerequisiteError(f"There is no file `{path}`.") from None
