@@ -52,7 +52,7 @@ STATUS_NAMES = {
     "upper_bound": "upper-bound truth",
     "shown": "not ranked",
 }  # statuses that people read differently
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a formula may start in a spreadsheet
+FORMULA = ("=", "+", "-", "@", "\t", "\n")  # how a formula may start in a spreadsheet
 HEADER = ("rank", "method", "mean", "interval", "n", "vs best control", "note")
 
 _LATEX = {
@@ -160,8 +160,11 @@ def _digits(value: float, sign: str = "") -> str:
 
 
 def _no_formula(cell: object) -> object:
-    """A cell that no spreadsheet calculates; numbers stay numbers."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+    """A cell that no spreadsheet calculates, and that stays one cell; numbers stay numbers."""
+    if not isinstance(cell, str):
+        return cell
+    text = cell.replace("\r", " ")  # unquoted, it would begin a row
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def _number(value: float | None) -> str:
