@@ -322,7 +322,8 @@ def _suite() -> str:
     text = (
         "A suite is a YAML file that defines a run. An item is a name, or "
         "`{name: {option: value}}`. The option `label:` sets the name in the tables. Wherever a "
-        "name is expected, you can give `./file.py:object` or `package.module:object`."
+        "name is expected, you can give `./file.py:object` or `package.module:object`. A suite "
+        "runs files in its own folder; other code needs `--trust-code`."
     )
     parts = ["# Suites", text, "\n".join(lines), "The suite of `assay demo`:"]
     return "\n\n".join([*parts, f"```yaml\n{demo}```"]) + "\n"

@@ -46,8 +46,8 @@ ALLOWED = {
     "run": "errors progress processes plugins suite store ranking results types data models engine "
     "methods training plan",
     "api": "errors plugins suite store results types data models engine methods plan run",
-    "answers": "errors plugins suite store ranking report results types environments protocols "
-    "plan run api",
+    "answers": "errors plugins suite store ranking report results types data environments "
+    "protocols plan run api",
     "conformance": "errors plugins suite store results types data models engine methods "
     "environments protocols plan run api",
     "studies": "errors progress plugins suite store ranking results types models units engine "

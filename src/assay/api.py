@@ -197,8 +197,7 @@ def score(
         raise InputError(
             f"Expected y to be None with dataset `{X.name}`, which has its own labels."
         )
-    name, written = registry.pick(protocol)
-    chosen = choose_one("protocol", {name: {**written, **options}})
+    chosen = _protocol(protocol, options)
     if chosen.plugin.scope == "set":
         raise InputError(
             f"Expected a protocol that scores single maps, got `{chosen.label}`, which needs a "
@@ -339,6 +338,14 @@ def _items(choices: object) -> list[object]:
     if not isinstance(choices, Iterable):
         raise InputError(f"Expected a list of names, got {type(choices).__name__}.")
     return list(choices)
+
+
+def _protocol(item: object, options: Options) -> Choice:
+    """Resolve one protocol as written in Python."""
+    if isinstance(item, Choice):
+        return item
+    name, written = registry.pick(item)
+    return choose_one("protocol", {name: {**written, **options}})
 
 
 def _method(item: object, options: Options, model: Model) -> Choice:

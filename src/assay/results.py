@@ -68,7 +68,8 @@ class Results:
     @functools.cached_property
     def spec(self) -> Spec:
         """The resolved suite."""
-        return parse_suite(self.store.path("spec.yaml").read_text(), "`spec.yaml`")
+        path = self.store.path("spec.yaml")
+        return parse_suite(path.read_text(), f"`{path}`")
 
     @functools.cached_property
     def scores(self) -> pa.Table:

@@ -44,6 +44,13 @@ DryOption = Annotated[
 BatchOption = Annotated[
     int | None, typer.Option("--micro-batch", min=1, help="Inputs in one forward pass.")
 ]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust-code",
+        help="Run the code that the suite or the run names, also where it is not beside the suite.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 MODEL_HELP = "A name, ./file.py:factory, hf:FOLDER, timm:NAME or torchvision:NAME."

@@ -23,6 +23,7 @@ from assay.commands.arguments import (
     SizeOption,
     StdOption,
     TimeoutOption,
+    TrustOption,
     WeightsOption,
     WorkersOption,
 )
@@ -93,10 +94,11 @@ def run(
         str,
         typer.Option(help="The class to explain: label, predicted, or a class's number or name."),
     ] = "label",
+    trust_code: TrustOption = False,
 ) -> None:
     """Run a suite, or your own model on your own data. Run it again to resume."""
     from assay.suite.from_options import ModelOptions, own_fields, own_suite
-    from assay.suite.spec import explains_nothing, make_suite, suite_fields
+    from assay.suite.spec import explains_nothing, make_suite, suite_fields, suite_origin
 
     described = ModelOptions(weights, size, resize, mean, std, classes, card)
     if suite is None:
@@ -111,7 +113,8 @@ def run(
             fields |= own_fields(model, data, described, train)
         else:
             _refuse_beside_suite(model=model, data=data, train=train, **vars(described))
-        spec = make_suite(fields, where)
+        origin = suite_origin(suite).typing(model, data, train).trusting(trust_code)
+        spec = make_suite(fields, where, origin)
     run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps, timeout=timeout)
 
 

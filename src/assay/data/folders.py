@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 
 from assay.data.classes import one_each
 from assay.data.contents import is_csv_of_images, is_folder_of_images
+from assay.data.pictures import open_picture
 from assay.errors import InputError, PrerequisiteError
 from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
@@ -110,7 +111,7 @@ def _dataset(
     def fetch(sample: str) -> Sample:
         row = places[sample]
         try:
-            with Image.open(files[row]) as image:
+            with open_picture(files[row], f"`{files[row]}`") as image:
                 picture = image.convert("RGB")
         except (UnidentifiedImageError, OSError) as error:
             raise InputError(f"Expected an image in `{files[row]}`: {error}.") from error

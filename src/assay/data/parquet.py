@@ -16,6 +16,7 @@ from PIL import Image
 
 from assay.data.contents import is_parquet_of_images
 from assay.data.memory import row_ids
+from assay.data.pictures import open_picture
 from assay.errors import InputError, PrerequisiteError
 from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
@@ -101,7 +102,7 @@ def decode(cell: EncodedImage, row: int, path: Path) -> Image.Image:
     """The image in a cell: encoded bytes, or a struct that holds them.
 
     Raises:
-        InputError: There are no bytes, or they are not an image.
+        InputError: There are no bytes, they are not an image, or it is too large to decode.
     """
     raw = cell.get("bytes") if isinstance(cell, Mapping) else cell
     if not raw:
@@ -110,9 +111,11 @@ def decode(cell: EncodedImage, row: int, path: Path) -> Image.Image:
             f"themselves into the file, not only their paths."
         )
     try:
-        picture = Image.open(io.BytesIO(raw))
+        picture = open_picture(io.BytesIO(raw), f"row {row} of `{path}`")
         picture.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except InputError:
+        raise
+    except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
             f"Expected a readable image in row {row} of `{path}`, got {len(raw)} bytes "
             f"that are not one ({type(error).__name__}). Repair or drop that row."

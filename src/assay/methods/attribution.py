@@ -13,8 +13,9 @@ from assay.methods.copies import Moments as Moments
 from assay.methods.copies import noisy_moments
 from assay.models.prepare import observe
 from assay.plugins.registry import Method, code_identity, identity
+from assay.suite.fields import REDUCTION
 from assay.suite.spec import MAPS_HASH as MAPS_HASH
-from assay.suite.spec import REDUCTION, Choice
+from assay.suite.spec import Choice
 from assay.types import Batch, Model
 
 

@@ -26,6 +26,7 @@ from assay.plan.prepared_networks import Networks
 from assay.plan.training_data import with_training
 from assay.plugins import registry
 from assay.plugins.needs import say_missing
+from assay.plugins.origins import TYPED, Origin
 from assay.suite.spec import Choice, Spec, choose
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Card, Dataset, Model, Prepare, Tokenize
@@ -269,10 +270,11 @@ def resolve(
     Environments read trained weights from `trained`, and add to it the weights that they train.
     """
     trained = TrainedWeights() if trained is None else trained
-    datasets, live_data = _build("dataset", spec.datasets)
-    models, live_models = _build("model", spec.models)
-    worlds = list(_environments(spec.environments, trained))
-    train, live_train = _build_each("dataset", spec.train)
+    origin = spec.origin
+    datasets, live_data = _build("dataset", spec.datasets, origin)
+    models, live_models = _build("model", spec.models, origin)
+    worlds = list(_environments(spec.environments, trained, origin))
+    train, live_train = _build_each("dataset", spec.train, origin)
     datasets = with_training(datasets, train, models)
     pairs = tuple(itertools.product(datasets, models))
     for world in worlds:
@@ -283,7 +285,8 @@ def resolve(
     if device is not None:
         for model in models.values():
             model.net.to(device)
-    methods, protocols = choose("method", spec.methods), choose("protocol", spec.protocols)
+    methods = choose("method", spec.methods, origin)
+    protocols = choose("protocol", spec.protocols, origin)
     live_worlds = [item.name for item in spec.environments if isinstance(item, Environment)]
     live_methods = [c.label for c in methods if c.plugin.family == "given"]
     return Plan(
@@ -299,14 +302,17 @@ def resolve(
     )
 
 
-def _environments(items: list[Any], trained: TrainedWeights) -> Iterator[Environment]:
+def _environments(
+    items: list[Any], trained: TrainedWeights, origin: Origin
+) -> Iterator[Environment]:
     for item in items:
         if isinstance(item, Environment):
             yield item
             continue
         name, options = registry.pick(item)
         label = options.pop("label", None)
-        yield build_environment(name, options, None if label is None else str(label), trained)
+        label = None if label is None else str(label)
+        yield build_environment(name, options, label, trained, origin)
 
 
 def _duplicate(kind: str, label: str) -> InputError:
@@ -315,7 +321,7 @@ def _duplicate(kind: str, label: str) -> InputError:
     )
 
 
-def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
+def _build(kind: str, items: list[Any], origin: Origin) -> tuple[dict[str, Any], list[str]]:
     built: dict[str, Any] = {}
     live: list[str] = []
     for item in items:
@@ -335,7 +341,7 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
             own = options.pop("label", None)
             own = None if own is None else str(own)
             card = options.pop("card", None) if kind == "model" else None
-            thing, label = _from_name(kind, name, options, own)
+            thing, label = _from_name(kind, name, options, own, origin)
             thing = thing if card is None else with_card(thing, str(card))
         if label in built:
             raise _duplicate(kind, label)
@@ -343,29 +349,31 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
     return built, live
 
 
-def _build_each(kind: str, items: list[Any]) -> tuple[list[Any], list[str]]:
+def _build_each(kind: str, items: list[Any], origin: Origin) -> tuple[list[Any], list[str]]:
     """The same for items that need no names of their own."""
-    built = [_build(kind, [item]) for item in items]
+    built = [_build(kind, [item], origin) for item in items]
     things = [thing for by_name, _ in built for thing in by_name.values()]
     return things, [name for _, live in built for name in live]
 
 
-def build_one(kind: str, item: Any) -> Any:
+def build_one(kind: str, item: Any, origin: Origin = TYPED) -> Any:
     """One dataset or model as a suite writes it."""
-    (thing,) = _build(kind, [item])[0].values()
+    (thing,) = _build(kind, [item], origin)[0].values()
     return thing
 
 
-def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -> tuple[Any, str]:
+def _from_name(
+    kind: str, name: str, options: dict[str, Any], own: str | None, origin: Origin
+) -> tuple[Any, str]:
     """A dataset or model by its name or address, and its label."""
     if kind == "model" and is_hub_name(name):
         label = own or Path(name.partition(":")[2]).name
         return hub_model(name, options, label), label
-    plugin = registry.get(kind, name)
+    plugin = registry.get(kind, name, origin)
     if kind == "model" and plugin.source:
         label = own or plugin.name
         return build_model(plugin, options, label), label
-    configured = plugin.configure(options)
+    configured = plugin.configure(options, origin)
     thing = plugin.function(**configured)
     if kind == "dataset":
         thing = as_dataset(thing, own or plugin.name)

@@ -7,8 +7,10 @@ import json
 import math
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+
+from assay.errors import InputError
 
 LIMITS = {
     "minimum": "at least {}", "exclusiveMinimum": "above {}",
@@ -19,6 +21,7 @@ TYPES = {
     "boolean": "true or false",
 }  # fmt: skip
 _SHOULD = "Input should be "
+_ANYTHING = ConfigDict(arbitrary_types_allowed=True)
 
 
 def in_words(annotation: Any) -> str:
@@ -26,7 +29,21 @@ def in_words(annotation: Any) -> str:
     return _words(_schema(annotation))
 
 
-def missed(annotation: Any, value: Any, error: ValidationError) -> str:
+def validated(value: object, annotation: Any, what: str) -> object:
+    """The value as its type has it; `what` names the option in the error.
+
+    Raises:
+        InputError: The type does not allow the value.
+    """
+    adapter: TypeAdapter[object] = TypeAdapter(annotation, config=_ANYTHING)
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        expected = _missed(annotation, value, error)
+        raise InputError(f"Expected {what} to be {expected}, got {value!r}.") from None
+
+
+def _missed(annotation: Any, value: object, error: ValidationError) -> str:
     """Describe what was expected instead of a value that failed validation.
 
     A single broken limit is named. Where several things are wrong, or something inside the value,
@@ -44,9 +61,7 @@ def missed(annotation: Any, value: Any, error: ValidationError) -> str:
 
 def _schema(annotation: Any) -> dict[str, Any]:
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(
-            annotation, config={"arbitrary_types_allowed": True}
-        )
+        adapter: TypeAdapter[object] = TypeAdapter(annotation, config=_ANYTHING)
         return adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
         return {}  # a Python object without a schema

@@ -4,15 +4,13 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
 
 from assay.errors import InputError, unknown
 from assay.plugins.addresses import FILE_MODULE, is_address, load_object
 from assay.plugins.builtin import load_builtin
+from assay.plugins.entry_points import registered
 from assay.plugins.identity import canonical as canonical
 from assay.plugins.identity import code_identity as code_identity
 from assay.plugins.identity import describe as describe
@@ -20,11 +18,13 @@ from assay.plugins.identity import identity as identity
 from assay.plugins.identity import label as label
 from assay.plugins.identity import pick as pick
 from assay.plugins.marks import HowOnly as HowOnly
+from assay.plugins.marks import NamesCode as NamesCode
 from assay.plugins.marks import Nested as Nested
 from assay.plugins.marks import marked
 from assay.plugins.needs import check_needs
-from assay.plugins.option_types import Options
-from assay.plugins.options import missed
+from assay.plugins.option_types import Item, Options
+from assay.plugins.options import validated
+from assay.plugins.origins import TYPED, Origin
 from assay.plugins.passes import Intervenes as Intervenes
 from assay.plugins.passes import Passes as Passes
 from assay.plugins.passes import Promise as Promise
@@ -94,11 +94,12 @@ class Plugin:
         """The first paragraph of the description."""
         return self.description.split("\n\n")[0].replace("\n", " ")
 
-    def configure(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def configure(self, options: Mapping[str, Any], origin: Origin = TYPED) -> dict[str, Any]:
         """All options: the defaults, and these options validated against the signature.
 
         Raises:
             InputError: An option is unknown, missing or not of its type.
+            PrerequisiteError: An option names code that may not run, by its origin.
         """
         for name in options:
             if name not in self.options:
@@ -109,7 +110,7 @@ class Plugin:
                 )
         checked = dict(self.defaults)
         for name, value in options.items():
-            checked[name] = self._check(name, value)
+            checked[name] = self._check(name, value, origin)
         missing = [n for n in self.options if n not in checked]
         if missing:
             raise InputError(f"Expected {self.kind} `{self.name}` to be given `{missing[0]}`.")
@@ -129,27 +130,15 @@ class Plugin:
         how_only = marked(self.options, HowOnly)
         return {name: value for name, value in options.items() if name not in how_only}
 
-    def _check(self, name: str, value: Any) -> Any:
+    def _check(self, name: str, value: Any, origin: Origin = TYPED) -> Any:
         kind = self.nested().get(name)
         is_tensor_fill = kind == "fill" and hasattr(value, "shape")  # used as it is
         if kind is not None and not is_tensor_fill and value is not None:
-            chosen, options = pick(value)
-            extra = {o: options.pop(o) for o in get(kind, chosen).common if o in options}
-            checked = get(kind, chosen).configure(options)
-            different = {o: v for o, v in checked.items() if v != get(kind, chosen).defaults.get(o)}
-            different |= extra
-            return {chosen: different} if different else chosen
-        adapter = TypeAdapter(
-            self.options[name].annotation, config={"arbitrary_types_allowed": True}
-        )
-        try:
-            return adapter.validate_python(value)
-        except ValidationError as error:
-            expected = missed(self.options[name].annotation, value, error)
-            raise InputError(
-                f"Expected option `{name}` of {self.kind} `{self.name}` to be {expected}, "
-                f"got {value!r}."
-            ) from None
+            return short_item(kind, value, origin)
+        if mark := marked(self.options, NamesCode).get(name):
+            origin.check_all(mark.what, value)
+        what = f"option `{name}` of {self.kind} `{self.name}`"
+        return validated(value, self.options[name].annotation, what)
 
 
 @dataclass(frozen=True)
@@ -349,12 +338,7 @@ model = functools.partial(register, "model")
 environment = functools.partial(register, "environment")
 
 
-@functools.cache
-def _entry_points(kind: str) -> dict[str, Any]:
-    return {e.name: e for e in entry_points(group=f"assay.{kind}s")}
-
-
-def get(kind: str, name: str) -> Any:
+def get(kind: str, name: str, origin: Origin = TYPED) -> Any:
     """The plug-in of that kind and name: built in, registered, an entry point, or at an address."""
     load_builtin(kind)
     if not isinstance(name, str):
@@ -363,17 +347,17 @@ def get(kind: str, name: str) -> Any:
             f"{', '.join(names(kind))}; or `./file.py:object`."
         )
     if is_address(name):
-        return _at_address(kind, name)
-    if name not in _REGISTERED[kind] and name in _entry_points(kind):
-        _entry_points(kind)[name].load()  # importing it runs its decorator
+        return _at_address(kind, name, origin)
+    if name not in _REGISTERED[kind] and name in registered(kind):
+        registered(kind)[name].load()  # importing it runs its decorator
     if name not in _REGISTERED[kind]:
-        raise unknown(kind, name, {*_REGISTERED[kind], *_entry_points(kind)})
+        raise unknown(kind, name, {*_REGISTERED[kind], *registered(kind)})
     return _REGISTERED[kind][name]
 
 
-def _at_address(kind: str, address: str) -> Plugin:
+def _at_address(kind: str, address: str, origin: Origin) -> Plugin:
     """A plug-in from the user's own code: a decorated function, or for most kinds a plain one."""
-    target, source = load_object(address)
+    target, source = load_object(address, origin, kind)
     plugin = getattr(target, "__assay__", None)
     if isinstance(plugin, TYPES[kind]):
         return replace(plugin, source=source)
@@ -392,9 +376,19 @@ def _at_address(kind: str, address: str) -> Plugin:
 def names(kind: str) -> list[str]:
     """All names of a kind, sorted."""
     load_builtin(kind)
-    return sorted({*_REGISTERED[kind], *_entry_points(kind)})
+    return sorted({*_REGISTERED[kind], *registered(kind)})
 
 
 def everything(kind: str) -> Iterator[Any]:
     """All plug-ins of a kind, in the order of their names."""
     return (get(kind, name) for name in names(kind))
+
+
+def short_item(kind: str, item: Any, origin: Origin = TYPED) -> Item:
+    """An item as a suite writes it, validated, with only the options that are not at a default."""
+    name, options = pick(item)
+    plugin = get(kind, name, origin)
+    extra = {o: options.pop(o) for o in plugin.common if o in options}
+    checked = plugin.configure(options, origin)
+    different = {o: v for o, v in checked.items() if v != plugin.defaults.get(o)} | extra
+    return {name: different} if different else name

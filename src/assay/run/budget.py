@@ -13,7 +13,8 @@ from assay.run.durations import duration as duration
 from assay.run.durations import seconds_of as seconds_of
 from assay.run.suite_run import estimate, prepare, timings
 from assay.store import Store
-from assay.suite.spec import Choice, Cut, Spec, choose, choose_one, parse_suite, usual_label
+from assay.suite.fields import Cut
+from assay.suite.spec import Choice, Spec, choose, choose_one, parse_suite, usual_label
 from assay.training.trained_weights import TrainedWeights
 
 COPIES = "noise samples"  # of the option `noise`
@@ -119,7 +120,8 @@ def _find(plan: Plan, whole: Cut, cost: Any) -> tuple[Cut, float]:
 
 def _cut_plan(plan: Plan, cut: Cut) -> Plan:
     spec = _cut_suite(plan.spec, cut)
-    methods, protocols = choose("method", spec.methods), choose("protocol", spec.protocols)
+    methods = choose("method", spec.methods, spec.origin)
+    protocols = choose("protocol", spec.protocols, spec.origin)
     return replace(plan, spec=spec, methods=tuple(methods), protocols=tuple(protocols))
 
 

@@ -72,6 +72,7 @@ def run_suite(
     keep: object = None,
     trained: TrainedWeights | None = None,
     timeout: float | str | None = None,
+    trust_code: bool = False,
 ) -> Results:
     """Compute the missing cells of a suite in a folder and return the results.
 
@@ -91,6 +92,8 @@ def run_suite(
         keep: An object to keep alive as long as the results.
         trained: Weights that were already trained for this suite, for example by `fit`. They are
             added to those in the folder.
+        trust_code: Whether to run all code that a suite read from a file names. Code that was named
+            in Python is trusted anyway.
         timeout: The longest time of a cell, in seconds or such as `60s`; one that takes longer
             fails. The shards then run in worker processes, also with one worker.
 
@@ -99,7 +102,7 @@ def run_suite(
         Stopped: Ctrl-C or SIGTERM, as a KeyboardInterrupt. Finished work is kept.
     """
     limit = None if timeout is None else seconds_of(timeout, "timeout")
-    store = Store(out)
+    spec, store = spec.trusting(trust_code), Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
     apart = workers > 1 or timeout is not None  # shards run in other processes
     if apart and plan.live:
@@ -176,9 +179,10 @@ def dry_run(
     micro_batch: int | None = None,
     time_it: bool = True,
     trained: TrainedWeights | None = None,
+    trust_code: bool = False,
 ) -> Forecast:
     """Count every forward pass a run would make and estimate its time. Nothing is written."""
-    store = Store(out) if out else NOWHERE
+    spec, store = spec.trusting(trust_code), Store(out) if out else NOWHERE
     plan, settings = prepare(spec, store, device, micro_batch, True, trained)
     times = timings(plan, store, settings, workers) if time_it else {}
     expected = estimate(plan, store, workers, times)

@@ -145,7 +145,7 @@ class Store:
 def file_name(text: str) -> str:
     """A label or id as a file name: no slashes or blanks, unique for each text."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
-    if plain == text and not text.startswith("."):
+    if plain == text and text and not text.startswith("."):
         return text
     return f"{plain.lstrip('.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from assay.data.sample_hashes import check_apart
 from assay.errors import InputError, warn
 from assay.models.wrap import model as as_model
-from assay.plugins.registry import canonical
+from assay.plugins.registry import canonical, short_item
 from assay.removal import FillChoice
 from assay.training.cell_deletion import without_a_cell
 from assay.training.epochs import accuracy
@@ -146,6 +146,7 @@ class FineTuning:
     ) -> "FineTuning":
         """Read the samples and check that they fit the network."""
         model = as_model(net)
+        fill = fill if isinstance(fill, Tensor) else short_item("fill", fill)
         without_a_cell(model, grid, fill, 0.5)  # rejects a bad grid or fill before samples are read
         if "regression" in model.has:
             raise InputError(f"Expected model `{model.name}` to output classes, got a regression.")

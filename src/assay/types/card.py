@@ -9,6 +9,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.plugins.option_types import Item
+from assay.plugins.origins import addresses_in
 from assay.plugins.registry import canonical, describe, get, pick
 
 IN_DOMAIN = "in_domain"  # the capability of a fine-tuned network, and the key in `Model.card`
@@ -220,11 +221,17 @@ def in_domain_need(grid: int, fill: object) -> str:
 
 
 def fill_text(fill: object) -> str:
-    """A fill as written in labels: `zero`, `blur(sigma=5)`; a tensor by the hash of its numbers."""
+    """A fill as written in labels: `zero`, `blur(sigma=5)`; a tensor by the hash of its numbers.
+
+    A fill that names code is not looked up, because a card must not run code: its options are taken
+    as they are written.
+    """
     stored = canonical(fill)
     if isinstance(stored, dict) and set(stored) == {"array"}:
         return describe(stored)
     name, options = pick(fill)
+    if any(addresses_in(fill)):
+        return f"{name}({describe(options)})" if options else name
     plugin = get("fill", name)
     configured = plugin.configure(options)
     different = {o: v for o, v in configured.items() if v != plugin.defaults.get(o)}
