@@ -1,6 +1,7 @@
 """Set protocols in a run: keys, resuming, sharing, failures, forecasts, pools."""
 
 import json
+import signal
 import textwrap
 from pathlib import Path
 
@@ -95,7 +96,7 @@ def test_a_killed_run_goes_on_where_it_stopped(exam, tmp_path, fits, monkeypatch
 
     def killed(*args, **options):
         if len(fits) == 2:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return counted(*args, **options)
 
     call = {"train": exam.train, "out": tmp_path, **QUIET}
