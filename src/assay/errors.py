@@ -5,9 +5,15 @@ import sys
 import warnings
 from collections.abc import Iterable
 
+PASSED = ("assay", "torch", "contextlib")  # frames that a warning passes over
+
 
 class InputError(ValueError):
     """Something given to assay is not what was expected; printed without a traceback."""
+
+
+class HarmError(InputError):
+    """A method changed what is not its own. The change is undone, and the method fails."""
 
 
 class PrerequisiteError(RuntimeError):
@@ -27,8 +33,8 @@ def unknown(kind: str, name: str, available: Iterable[str]) -> InputError:
 
 
 def warn(text: str) -> None:
-    """Warn at the line of the user's code that led here: this package and torch are passed over."""
+    """Warn at the line of the user's code that led here: frames of `PASSED` are passed over."""
     level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in ("assay", "torch"):
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in PASSED:
         level, frame = level + 1, frame.f_back
     warnings.warn(text, RuntimeWarning, stacklevel=level)

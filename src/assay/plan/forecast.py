@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from assay.engine.engine import Engine
-from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.errors import HarmError, InputError, NotApplicable, PrerequisiteError
 from assay.methods.attribution import (
     MAPS_HASH,
     attribute,
@@ -184,7 +184,8 @@ def _rehearse(
     batch = plan.batch(shard, shard.samples[:samples])
     model = _rehearsed_model(plan, shard, batch, explaining_methods)
     rehearsal = Rehearsal(model)
-    engine = Engine(batch, rehearsal, FirstOf(ResponseShelf(finished, shard), samples))
+    shelf, guard = ResponseShelf(finished, shard), plan.networks.guard(shard.model, model)
+    engine = Engine(batch, rehearsal, FirstOf(shelf, samples), guard)
     times, shared_before = size // samples, 0
 
     def add_rows(name: str, counts: dict[str, int]) -> None:
@@ -311,6 +312,8 @@ def _try(rehearse: Callable[[], object]) -> bool:
         rehearse()
     except NotApplicable:
         return False
+    except HarmError:  # the run records a failed cell
+        return True
     except (InputError, PrerequisiteError):
         raise
     except Exception:  # an error in the plug-in: the run records a failed cell

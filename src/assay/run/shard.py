@@ -12,7 +12,7 @@ from torch import Tensor
 
 from assay.engine.engine import Engine
 from assay.engine.respondent import Counter, NetworkRespondent
-from assay.errors import NotApplicable, PrerequisiteError
+from assay.errors import HarmError, NotApplicable, PrerequisiteError
 from assay.methods.attribution import (
     Moments,
     explain_again,
@@ -107,7 +107,8 @@ def make_engine(
     """The engine for a shard's samples, with the prepared network."""
     batch = plan.batch(shard)
     ready = plan.ready(shard, batch)
-    return Engine(batch, NetworkRespondent(ready.model, ready.forward, counter or Counter()), shelf)
+    respondent = NetworkRespondent(ready.model, ready.forward, counter or Counter())
+    return Engine(batch, respondent, shelf, plan.networks.guard(shard.model, ready.model))
 
 
 @dataclass
@@ -305,5 +306,7 @@ def finite(maps: Tensor) -> tuple[Tensor, Tensor]:
 
 def error_text(error: Exception) -> str:
     """The message of an error, and the line that raised it."""
+    if isinstance(error, HarmError):
+        return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno})"
