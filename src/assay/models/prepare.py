@@ -86,16 +86,12 @@ def _look(model: Model, example: Tensor) -> tuple[Model, Tensor]:
 
 @contextlib.contextmanager
 def _side_effects(net: nn.Module, example: Tensor) -> Iterator[list[str]]:
-    """Collect in words what a forward pass inside changes; its input is set back."""
+    """Collect in words what a forward pass inside changes."""
     structure, stream, changes = Structure(net), torch.get_rng_state(), list[str]()
     copies = [*copied_weights(net), *copied(INPUT, example, "")]
     yield changes
-    different = rewritten(copies)
-    changes += [change.what for change in (*structure.changed(), *different)]
+    changes += [change.what for change in (*structure.changed(), *rewritten(copies))]
     changes += [DRAWS] * (not torch.equal(stream, torch.get_rng_state()))
-    for change in different:
-        if change.what == INPUT:
-            change.undo()
 
 
 def _improve(

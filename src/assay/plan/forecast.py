@@ -44,6 +44,8 @@ class Forecast:
     trainings: dict[str, int | None] = field(default_factory=dict)  # networks at most, by protocol
     train_samples: int = 0  # on so many samples, the most of any dataset
     looks: int = 0  # warm-up calls: one per process and network
+    repeated: int = 0  # passes that ask samples twice, to see whether the outputs are equal
+    repeated_calls: int = 0
     rehearsed: int = 0  # samples run one by one before a run, to measure the size of a layer
     work: int = 0  # rows, backward passes counted double: the progress bar's total
     seconds: float | None = None
@@ -70,7 +72,7 @@ class Forecast:
     @property
     def looked(self) -> int:
         """The number of these that are warm-up passes."""
-        return LOOK * self.looks + self.rehearsed
+        return LOOK * self.looks + self.rehearsed + self.repeated
 
     @property
     def backwards(self) -> int:
@@ -81,7 +83,7 @@ class Forecast:
     def calls(self) -> int:
         """The number of calls of the networks."""
         explaining = sum(self.forward_calls.values()) + sum(self.gradient_calls.values())
-        return explaining + self.looks + self.rehearsed
+        return explaining + self.looks + self.rehearsed + self.repeated_calls
 
     def __str__(self) -> str:
         """The totals, in one line."""

@@ -10,6 +10,7 @@ from assay.models.prepare import choose_micro_batch
 from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
 from assay.plan.plan import IDENTITY, Plan, Shard, resolve
+from assay.plan.repeats import check_repeats, first_asked, repeat_passes
 from assay.plan.timing import Seconds, measure
 from assay.progress import bar
 from assay.ranking.reductions import own_reductions, reduction_of
@@ -83,6 +84,8 @@ def run_suite(
     finished = Finished(plan, store)
     unfinished, sets = finished.unfinished(), finished.unfinished_sets()
     _check_classes(plan, unfinished)
+    for shard in first_asked(finished, unfinished):
+        check_repeats(plan, shard)
     store.create()
     _write_trained(plan, store)
     began(write_manifest(plan, settings, store, None))
@@ -137,6 +140,10 @@ def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast
     busy = max(1, min(workers, len(unfinished)))
     processes = busy + (busy > 1)  # the workers and this process
     expected.looks = processes * len({s.model for s in unfinished})
+    for shard in first_asked(Finished(plan, store), unfinished):
+        rows, calls = repeat_passes(shard, plan.models[shard.model].micro_batch)
+        expected.repeated += rows
+        expected.repeated_calls += calls
     if times and unfinished:
         seconds = sum(one.of(name, expected) for name, one in times.items())
         expected.seconds = seconds * _imbalance(unfinished, busy) / busy + STARTUP * (busy > 1)
