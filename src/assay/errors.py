@@ -12,6 +12,10 @@ class InputError(ValueError):
     """Something given to assay is not what was expected; printed without a traceback."""
 
 
+class HarmError(InputError):
+    """A method changed what is not its own. The change is undone, and the method fails."""
+
+
 class PrerequisiteError(RuntimeError):
     """A missing extra, file or capability, with the cure; printed without a traceback."""
 

@@ -90,6 +90,10 @@ def run(
         typer.Option(help="The names of the classes in the model's order, separated by commas."),
     ] = None,
     card: CardOption = None,
+    stochastic: Annotated[
+        bool | None,
+        typer.Option("--stochastic", help="Accept a model whose outputs differ for equal inputs."),
+    ] = None,
     target: Annotated[
         str,
         typer.Option(help="The class to explain: label, predicted, or a class's number or name."),
@@ -100,7 +104,7 @@ def run(
     from assay.suite.from_options import ModelOptions, own_fields, own_suite
     from assay.suite.spec import explains_nothing, make_suite, suite_fields, suite_origin
 
-    described = ModelOptions(weights, size, resize, mean, std, classes, card)
+    described = ModelOptions(weights, size, resize, mean, std, classes, card, stochastic)
     if suite is None:
         from assay.plan.applicable import only_applicable
 

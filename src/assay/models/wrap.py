@@ -31,6 +31,7 @@ def model(
     prepare: Prepare | None = None,
     tokens: Tokens | None = None,
     card: Card | str | Path | None = None,
+    stochastic: bool = False,
 ) -> Model:
     """A network as assay takes it; a `Model` passes through.
 
@@ -52,6 +53,8 @@ def model(
             `size`, `mean` and `std` cannot describe it.
         tokens: What token ids mean to a network of texts; a `Tokenize` contains it.
         card: The card of its fine-tuning, or the file that `assay finetune` wrote.
+        stochastic: Whether its outputs may differ for the same input, as with dropout that stays
+            on. Without this, a run refuses such a network.
 
     Raises:
         InputError: An argument is not what was expected.
@@ -59,7 +62,7 @@ def model(
     arguments = {
         "mean": mean, "std": std, "size": size, "resize": resize, "classes": classes,
         "cam_layer": cam_layer, "cam_reshape": cam_reshape, "output": output, "name": name,
-        "prepare": prepare, "tokens": tokens,
+        "prepare": prepare, "tokens": tokens, "stochastic": stochastic or None,
     }  # fmt: skip
     if isinstance(net, Model):
         extra = [name for name, value in arguments.items() if value is not None]
@@ -92,6 +95,8 @@ def model(
         raise InputError(
             f"Expected `output` to be a key, a position or a function, got {type(output).__name__}."
         )
+    if not isinstance(stochastic, bool):
+        raise InputError(f"Expected `stochastic` to be true or false, got {stochastic!r}.")
     described = Model(
         net=net,
         name=name or type(net).__name__.lower(),
@@ -103,6 +108,7 @@ def model(
         tokens=tokens,
         classes=_classes(classes),
         output=output,
+        stochastic=stochastic,
     )
     return described if card is None else with_card(described, card)
 

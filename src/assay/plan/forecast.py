@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from assay.engine.engine import Engine
-from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.errors import HarmError, InputError, NotApplicable, PrerequisiteError
 from assay.methods.attribution import (
     MAPS_HASH,
     attribute,
@@ -44,6 +44,8 @@ class Forecast:
     trainings: dict[str, TrainingCost] = field(default_factory=dict)  # at most, by protocol
     train_samples: int = 0  # on so many samples, the most of any dataset
     looks: int = 0  # warm-up calls: one per process and network
+    repeated: int = 0  # passes that ask samples twice, to see whether the outputs are equal
+    repeated_calls: int = 0
     rehearsed: int = 0  # samples run one by one before a run, to measure the size of a layer
     work: int = 0  # rows, backward passes counted double: the progress bar's total
     seconds: float | None = None
@@ -70,7 +72,7 @@ class Forecast:
     @property
     def looked(self) -> int:
         """The number of these that are warm-up passes."""
-        return LOOK * self.looks + self.rehearsed
+        return LOOK * self.looks + self.rehearsed + self.repeated
 
     @property
     def backwards(self) -> int:
@@ -81,7 +83,7 @@ class Forecast:
     def calls(self) -> int:
         """The number of calls of the networks."""
         explaining = sum(self.forward_calls.values()) + sum(self.gradient_calls.values())
-        return explaining + self.looks + self.rehearsed
+        return explaining + self.looks + self.rehearsed + self.repeated_calls
 
     def __str__(self) -> str:
         """The totals, in one line."""
@@ -187,7 +189,8 @@ def _rehearse(
     batch = plan.batch(shard, shard.samples[:samples])
     model = _rehearsed_model(plan, shard, batch, explaining_methods)
     rehearsal = Rehearsal(model)
-    engine = Engine(batch, rehearsal, FirstOf(ResponseShelf(finished, shard), samples))
+    shelf, guard = ResponseShelf(finished, shard), plan.networks.guard(shard.model, model)
+    engine = Engine(batch, rehearsal, FirstOf(shelf, samples), guard)
     times, shared_before = size // samples, 0
 
     def add_rows(name: str, counts: dict[str, int]) -> None:
@@ -314,6 +317,8 @@ def _try(rehearse: Callable[[], object]) -> bool:
         rehearse()
     except NotApplicable:
         return False
+    except HarmError:  # the run records a failed cell
+        return True
     except (InputError, PrerequisiteError):
         raise
     except Exception:  # an error in the plug-in: the run records a failed cell

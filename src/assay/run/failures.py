@@ -3,7 +3,7 @@
 import traceback
 
 from assay import processes
-from assay.errors import NotApplicable, PrerequisiteError
+from assay.errors import HarmError, NotApplicable, PrerequisiteError
 from assay.plan.cells import CellOutcome
 from assay.processes import Stopped
 
@@ -28,6 +28,8 @@ def outcome_of(error: BaseException) -> CellOutcome:
 
 def error_text(error: BaseException) -> str:
     """The message of an error, and the line that raised it."""
+    if isinstance(error, HarmError):
+        return str(error)
     lines = list(traceback.extract_tb(error.__traceback__))
     if isinstance(error, SystemExit):  # the line that calls `exit`, not the one inside of it
         lines = [line for line in lines if line.filename not in EXITS] or lines

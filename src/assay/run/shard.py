@@ -123,7 +123,8 @@ def make_engine(
     """The engine for a shard's samples, with the prepared network."""
     batch = plan.batch(shard)
     ready = plan.ready(shard, batch)
-    return Engine(batch, NetworkRespondent(ready.model, ready.forward, counter or Counter()), shelf)
+    respondent = NetworkRespondent(ready.model, ready.forward, counter or Counter())
+    return Engine(batch, respondent, shelf, plan.networks.guard(shard.model, ready.model))
 
 
 @dataclass

@@ -11,6 +11,7 @@ from assay.models.prepare import choose_micro_batch
 from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
 from assay.plan.plan import IDENTITY, Plan, Shard, resolve
+from assay.plan.repeats import check_repeats, first_asked, repeat_passes
 from assay.plan.scoring import replicates_of
 from assay.plan.timing import Seconds, measure
 from assay.plan.trained_on import check_train_splits, warn_of_tuned_samples
@@ -113,6 +114,8 @@ def run_suite(
     _check_classes(plan, unfinished)
     check_train_splits(plan, (cell.dataset for cell in sets))
     warn_of_tuned_samples(plan, ((s.dataset, s.model) for s in unfinished if not s.split))
+    for shard in first_asked(finished, unfinished):
+        check_repeats(plan, shard)
     store.create()
     with _cut_short():
         _write_trained(plan, store)
@@ -211,6 +214,10 @@ def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast
     apart = workers > 1 and bool(unfinished)
     processes = busy + apart  # the workers and this process
     expected.looks = processes * len({s.model for s in unfinished})
+    for shard in first_asked(Finished(plan, store), unfinished):
+        rows, calls = repeat_passes(shard, plan.models[shard.model].micro_batch)
+        expected.repeated += rows
+        expected.repeated_calls += calls
     if times and unfinished:
         seconds = sum(one.of(name, expected) for name, one in times.items())
         expected.seconds = seconds * _imbalance(unfinished, busy) / busy + STARTUP * apart

@@ -57,6 +57,7 @@ class Observation:
     binary: bool  # the network outputs one logit
     spatial_layer: str | None = None  # the last layer with a spatial output
     channels_last: bool = False  # the fastest memory layout
+    changes: frozenset[str] = frozenset()  # what a forward pass itself changes, in words
 
 
 def log_probabilities(logits: Tensor, binary: bool) -> Tensor:
@@ -81,6 +82,7 @@ class Model:
     classes: Sequence[str] | None = field(default=None, repr=False)
     output: str | int | Callable[[Any], Tensor] | None = None
     card: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    stochastic: bool = False  # declared: its outputs may differ for the same input
     micro_batch: int = 32  # rows per call of the network, fixed for a run
     observed: Observation | None = field(default=None, repr=False)  # None: not observed yet
 
