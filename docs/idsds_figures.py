@@ -198,9 +198,9 @@ def only(rows: UnitScores, network: str) -> UnitScores:
     return {unit: of for unit, of in rows.items() if unit[0] == network}
 
 
-def protocols(table: ScoreTable) -> str | None:
-    """The rank of every method under five protocols, first at the left."""
-    found = protocol_table.columns(table)
+def protocols(table: ScoreTable, network: str) -> str | None:
+    """The rank of every method under five protocols on one network, first at the left."""
+    found = protocol_table.columns(table, [network])
     ranks = {}
     for name, column in found.items():
         order = sorted(column, key=lambda m: -column[m].value)
@@ -285,7 +285,14 @@ def intrinsic(table: ScoreTable) -> str | None:
 
 
 FIGURES: Mapping[str, tuple[str, Callable[[ScoreTable], str | None]]] = {
-    "protocols": ("The order of methods by protocol (Figure 2c)", protocols),
+    "protocols": (
+        "The order of methods by protocol, residual (Figure 2c)",
+        lambda t: protocols(t, RESNET),
+    ),
+    "protocols_vgg": (
+        "The order of methods by protocol, plain (Figure 2c)",
+        lambda t: protocols(t, VGG),
+    ),
     "architectures": ("Three architectures (Figure 3a)", architectures),
     "depth": (
         "Depth of residual networks (Figure 3b)",
@@ -346,30 +353,34 @@ def mean_accuracy(table: ScoreTable, name: str, arm: str) -> str:
     return f"{mean:.3f}" if mean >= LEAST else f"{mean:.3f}, under-trained"
 
 
-def images_of(table: ScoreTable) -> str:
-    """How many images each protocol of the first table was scored on."""
-    suites = {
-        "IDSDS and SDS": "seeds", "IDS, fixed": "ids", "IDS, updated": "updated",
-        "part deletion": PARTS,
-    }  # fmt: skip
-    found = {name: [row.n for row in table.select(suite)] for name, suite in suites.items()}
-    return "; ".join(f"{name} {max(of)}" for name, of in found.items() if of)
+def images_of(table: ScoreTable, network: str) -> str:
+    """How many images each protocol of one network's table was scored on."""
+    suites = {"IDSDS and SDS": "seeds", "IDS, fixed": "ids", "IDS, updated": "updated"}
+    found = {k: table.select(suite, network=network) for k, suite in suites.items()}
+    found["part deletion"] = table.select(PARTS)
+    return "; ".join(f"{k} {max(row.n for row in rows)}" for k, rows in found.items() if rows)
+
+
+def protocol_tables(table: ScoreTable) -> Iterator[str]:
+    """All methods under all protocols, one table for each network that was scored with them."""
+    scored = {row.network for row in table.select("seeds", arm="tuned")}
+    for name in CONVOLUTIONAL:
+        lines = list(protocol_table.markdown(table, [name])) if name in scored else []
+        if lines:
+            rows = table.select("seeds", arm="tuned", network=name)
+            yield ""
+            yield f"The next table is of `{name}`: mean and 95 % interval over"
+            yield f"{len({row.seed for row in rows})} seeds, of part deletion over images of one"
+            yield f"network for painted birds. Images: {images_of(table, name)}."
+            yield ""
+            yield from lines
 
 
 def draw(table: ScoreTable, images: Path = IMAGES) -> list[str]:
     """Write the plots and return the lines of the page."""
-    lines = list(protocol_table.markdown(table))
+    lines = list(protocol_tables(table))
     if lines:
-        scored = {row.network for row in table.select("seeds", arm="tuned")}
-        names = " and ".join(name for name in CONVOLUTIONAL if name in scored)
-        lines = [
-            *scored_networks(table),
-            "",
-            f"The next table is of {names}: mean and interval over their seeds, of part deletion",
-            f"over images. Images: {images_of(table)}.",
-            "",
-            *lines,
-        ]
+        lines = [*scored_networks(table), *lines]
     for name, (title, plot) in FIGURES.items():
         svg = plot(table)
         path = images / f"idsds_{name}.svg"

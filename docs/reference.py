@@ -18,6 +18,7 @@ import assay
 from assay.commands.listing import Listed, cost_of, rows_of
 from assay.plugins import registry
 from assay.plugins.registry import Plugin
+from assay.ranking.replicates import FEWEST_REPLICATES
 from assay.suite.spec import Spec
 
 HERE = Path(__file__).parent
@@ -189,6 +190,16 @@ def _facts(plugin: Plugin, up: str) -> list[tuple[str, str]]:
             ("Properties", plugin.guarantees(plugin.defaults).in_words),
         ]  # fmt: skip
         facts += [("Scope", "all samples at once")] if plugin.scope == "set" else []
+        unranked, names = plugin.unranked(plugin.defaults), plugin.replicates(plugin.defaults)
+        facts += [("Ranked", f"no: {unranked}")] if unranked else []
+        if names and not unranked:
+            facts += [
+                (
+                    "Ranked",
+                    f"from {FEWEST_REPLICATES} replicates on; by default there are "
+                    f"{len(names)}, `{names[0]}` to `{names[-1]}`",
+                )
+            ]
     if isinstance(plugin, registry.Method):
         row = _listed_methods()[plugin.name]
         forward, backward = cost_of(row)
@@ -311,7 +322,8 @@ def _suite() -> str:
     text = (
         "A suite is a YAML file that defines a run. An item is a name, or "
         "`{name: {option: value}}`. The key `as:` sets the name in the tables. Wherever a "
-        "name is expected, you can give `./file.py:object` or `package.module:object`."
+        "name is expected, you can give `./file.py:object` or `package.module:object`. A suite "
+        "runs files in its own folder; other code needs `--trust-code`."
     )
     parts = ["# Suites", text, "\n".join(lines), "The suite of `assay demo`:"]
     return "\n\n".join([*parts, f"```yaml\n{demo}```"]) + "\n"

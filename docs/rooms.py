@@ -16,6 +16,7 @@ ORDER = [
     "errors",
     "progress",
     "paths",
+    "processes",
     "plugins",
     "suite",
     "store",

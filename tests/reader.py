@@ -14,6 +14,7 @@ from PIL import Image
 from torch import nn
 
 from assay.cli import main
+from assay.types import Pixels, Preprocess
 from small_texts import make_texts, save_bert
 
 # A fence with its language and title, and what stands before it where it is not to be run.
@@ -83,23 +84,45 @@ def typed(words: list[str]) -> int:
     return 0
 
 
-def furnish(folder: Path) -> None:
-    """What the pages take for granted: a network and its weights, images, texts, a saved BERT."""
-    (folder / "my_net.py").write_text(NET)
+def save_images(folder: Path, each: int, noise: np.random.Generator) -> None:
+    """Noise in one folder per class: cats are brighter in the first channel, dogs in the second."""
+    for number, label in enumerate(("cat", "dog")):
+        (folder / label).mkdir(parents=True)
+        for i in range(each):
+            pixels = noise.integers(0, 190, (70, 80, 3), dtype=np.uint8)
+            pixels[:, :, number] += 65
+            Image.fromarray(pixels).save(folder / label / f"{i}.png")
+
+
+def train(folder: Path) -> None:
+    """Store weights of three seeds, trained on the images of `train` as the pages read them."""
     space: dict[str, object] = {}
     exec(NET, space)
+    files = sorted((folder / "train").rglob("*.png"))[::4]  # enough for two colours
+    prepare = Preprocess(64, Pixels((0.5,) * 3, (0.25,) * 3))
+    inputs = torch.stack([prepare(Image.open(file)) for file in files])
+    labels = torch.tensor([int(file.parent.name == "dog") for file in files])
     for seed, name in enumerate(("best.pt", "early.pt", "late.pt")):
         torch.manual_seed(seed)
         net: nn.Module = space["build"]()  # type: ignore[operator]
+        optimizer = torch.optim.Adam(net.parameters(), 0.01)
+        for _ in range(8):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(inputs), labels).backward()
+            optimizer.step()
         torch.save(net.state_dict(), folder / name)
+
+
+def furnish(folder: Path) -> None:
+    """What the pages take for granted: a trained network, images, texts, a saved BERT."""
+    (folder / "my_net.py").write_text(NET)
     noise = np.random.default_rng(0)
+    save_images(folder / "val", 6, noise)
+    save_images(folder / "train", 20, noise)
+    train(folder)
     rows = ["path,label"]
     for number, label in enumerate(("cat", "dog")):
-        (folder / "val" / label).mkdir(parents=True)
-        for i in range(6):
-            pixels = noise.integers(0, 255, (70, 80, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / "val" / label / f"{i}.png")
-            rows.append(f"val/{label}/{i}.png,{number}")
+        rows += [f"val/{label}/{i}.png,{number}" for i in range(6)]
     (folder / "val.csv").write_text("\n".join(rows))
     Image.open(folder / "val" / "cat" / "0.png").convert("RGB").save(folder / "cat.jpg")
     files = sorted((folder / "val").rglob("*.png"))

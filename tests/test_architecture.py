@@ -25,6 +25,7 @@ ALLOWED = {
     "errors": "",
     "progress": "",
     "paths": "errors",
+    "processes": "",
     "plugins": "errors paths",
     "suite": "errors paths plugins",
     "store": "errors paths",
@@ -43,17 +44,17 @@ ALLOWED = {
     "protocols": "errors plugins store ranking types units removal engine",
     "plan": "errors plugins suite store ranking types data models units removal engine methods "
     "training environments",
-    "run": "errors progress plugins suite store ranking results types data models engine methods "
-    "training plan",
+    "run": "errors progress processes plugins suite store ranking results types data models engine "
+    "methods training plan",
     "api": "errors plugins suite store results types data models engine methods plan run",
-    "answers": "errors plugins suite store ranking report results types environments protocols "
-    "plan run api",
+    "answers": "errors plugins suite store ranking report results types data environments "
+    "protocols plan run api",
     "conformance": "errors plugins suite store results types data models engine methods "
     "environments protocols plan run api",
     "studies": "errors progress plugins suite store ranking results types models units engine "
     "methods training environments protocols plan run api",
-    "commands": "errors plugins suite store ranking report results types training plan run answers "
-    "conformance studies",
+    "commands": "errors processes plugins suite store ranking report results types training plan "
+    "run answers conformance studies",
     "cli": "errors commands",
     # The doors.
     "registry": "plugins",

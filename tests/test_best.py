@@ -132,7 +132,7 @@ def test_a_control_that_comes_first_is_a_caveat(call, here):
     (here / "bad.py").write_text(BAD)
     call("run", *RUN, "--methods", "./bad.py:negated,random", "--out", "control")
     sentences = {
-        explain_best(f"{i}.png", MODEL, "control", None)[0][-1] for i in range(24)
+        explain_best(f"{i}.png", MODEL, "control", None, trust_code=True)[0][-1] for i in range(24)
     }  # some pictures have a caveat of their own
     assert any(
         "the control random, which does not depend on the network" in text for text in sentences

@@ -1,20 +1,24 @@
 """The card of a fine-tuned network: what it allows, and which network it belongs to."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import assay
 from assay.conformance.worlds import designed_card
+from assay.data.sample_hashes import hash_inputs
 from assay.models.carded import read_card
 from assay.plugins.identity import canonical
 from assay.plugins.needs import say_missing
 from assay.suite.spec import choose_one
 from assay.types import Card
 from assay.types.card import fill_text, in_domain_need
+from assay.types.hashing import hash_numbers
 
 
 def net(seed=0):
@@ -55,20 +59,27 @@ def test_a_card_makes_the_protocol_applicable():
 def test_another_grid_or_fill_does_not_count(options):
     network = net()
     model = assay.model(network, card=card_of(network))
-    with pytest.raises(assay.NotApplicable, match="this grid and fill"):
+    with pytest.raises(assay.NotApplicable, match="its card is of grid 4 and fill zero") as raised:
         idsds(model, **options)
+    grid, fill = options.get("grid", 4), fill_text(options.get("fill", "zero"))
+    assert f"--grid {grid} --fill {fill}" in str(raised.value)
+    assert "score with these" in str(raised.value)
 
 
 def test_a_placebo_does_not_count():
     network = net()
     model = assay.model(network, card=card_of(network, placebo=True))
     assert not any("in_domain" in word for word in model.capabilities)
-    with pytest.raises(assay.NotApplicable, match="assay finetune"):
+    with pytest.raises(assay.NotApplicable, match=r"a placebo: score .*assay finetune"):
         idsds(model)
 
 
 def test_another_probability_does_not_count():
-    assert not card_of(net(), probability=0.3).capabilities
+    network = net()
+    card = card_of(network, probability=0.3)
+    assert not card.capabilities
+    with pytest.raises(assay.NotApplicable, match=r"probability 0\.3, not 0\.5.*assay finetune"):
+        idsds(assay.model(network, card=card))
 
 
 @pytest.mark.parametrize(
@@ -174,11 +185,81 @@ def test_in_words_whether_it_is_the_same_network():
     whole = replace(beside, seeds_mad_softmax=0.1, seeds_mad_gradcam=0.2)
     assert whole.same_network
     assert whole.sentence.startswith("Still the same network")
+    assert "0.020 (placebo 0.015, two seeds 0.100)" in whole.sentence
+    assert "0.030 (placebo 0.020, two seeds 0.200)" in whole.sentence
     far = replace(whole, mad_softmax=0.2)
     assert far.same_network is False
     assert far.sentence.startswith("Not the same network")
     other_maps = replace(whole, mad_gradcam=0.3)
     assert other_maps.same_network is False
+    assert "placebo and further than two seeds differ. " in other_maps.sentence
     assert replace(whole, mad_gradcam=None).same_network
+    assert "Grad-CAM" not in replace(whole, mad_gradcam=None).sentence
     for made in (card, beside, whole, far, replace(whole, placebo=True)):
         assert all(len(part.split()) <= 25 for part in made.sentence.split(". "))
+
+
+@pytest.mark.parametrize("share", [0.95, 0.999, 1.0, 1.05])
+@pytest.mark.parametrize("measure", ["softmax", "gradcam"])
+def test_near_a_limit_the_sentence_decides_nothing(share, measure):
+    card = card_of(
+        net(), mad_softmax=0.02, mad_gradcam=0.02, placebo_mad_softmax=0.02,
+        placebo_mad_gradcam=0.02, seeds_mad_softmax=0.5, seeds_mad_gradcam=0.5,
+    )  # fmt: skip
+    assert card.sentence.startswith("Still the same network")  # as far as the placebo is close
+    like_seeds = replace(card, **{f"seeds_mad_{measure}": 0.02 / share})
+    assert "Undecided" in like_seeds.sentence
+    assert "about as far as two seeds differ" in like_seeds.sentence
+    like_limit = replace(card, **{f"placebo_mad_{measure}": 0.01 / share})
+    assert "about twice as far as the placebo" in like_limit.sentence
+    for made in (like_seeds, like_limit):
+        assert "Still" not in made.sentence
+        assert "less than" not in made.sentence
+
+
+def test_a_network_that_did_not_move_is_the_same():
+    card = card_of(
+        net(), mad_softmax=0.0, mad_gradcam=0.0, placebo_mad_softmax=0.0, placebo_mad_gradcam=0.0,
+        seeds_mad_softmax=0.1, seeds_mad_gradcam=0.1,
+    )  # fmt: skip
+    assert card.same_network
+    assert card.sentence.startswith("Still the same network")
+    assert replace(card, mad_gradcam=0.01).same_network is False
+
+
+def test_the_training_samples_are_read_from_the_file_beside_it(tmp_path):
+    hashes = torch.tensor([-5, 3, 2**62])
+    card = card_of(net(), training_sha256=hash_numbers(hashes), training_hashes=hashes)
+    path, beside = tmp_path / "card.json", tmp_path / "training_samples.safetensors"
+    path.write_text(json.dumps(card.to_json()))
+    assert "training_hashes" not in card.to_json()
+    alone = read_card(path)
+    assert (alone.training_hashes, alone.training_sha256) == (None, None)
+    save_file({"hashes": hashes}, beside)
+    assert beside.stat().st_size < 200  # 8 bytes for a sample
+    assert torch.equal(read_card(path).training_hashes, hashes)
+    assert read_card(path) == card
+    save_file({"hashes": hashes[:2].contiguous()}, beside)
+    with pytest.raises(assay.InputError, match=r"training_samples\.safetensors.*another card"):
+        read_card(path)
+    beside.write_bytes(b"damaged")
+    with pytest.raises(assay.InputError, match="delete it"):
+        read_card(path)
+
+
+def test_scores_of_samples_that_were_fine_tuned_on_are_warned_of():
+    network, (x, y) = net(), images(20)
+    trained = torch.unique(hash_inputs(x[12:]))
+    card = card_of(network, training_sha256=hash_numbers(trained), training_hashes=trained)
+    model = assay.model(network, card=card)
+    protocols, call = ["in_domain_single_deletion"], {"progress": False}
+    expected = r"fine-tuned on 8 of the 20 scored samples of `data` \(40%\): `0012`, `0013`, `0014`"
+    with pytest.warns(RuntimeWarning, match=expected):
+        assay.benchmark(model, (x, y), ["saliency"], protocols, **call)
+    with pytest.warns(RuntimeWarning, match=r"8 of the 20 .*40%"):
+        assay.score(model, x, y, torch.randn(20, 8, 8), protocols[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.filterwarnings("ignore", "`sequential` is right on only")
+        assay.benchmark(model, (x[:12], y[:12]), ["saliency"], protocols, **call)
+        assay.benchmark(model, (x, y), ["saliency"], ["single_deletion"], **call)

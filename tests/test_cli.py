@@ -59,8 +59,9 @@ def test_dry_run_counts_and_writes_nothing(call, suite, tmp_path):
     code, output, _ = call("run", str(suite), "--out", str(tmp_path / "run"), "--dry-run")
     assert code == 0
     assert not (tmp_path / "run").exists()
-    # clean 12; 16 cells each; two methods with 2 inner steps, and all absent once; saliency; a look
-    expected = 12 + 12 * 16 + 12 * (2 * 2 + 1) + 12 + 2
+    # clean 12; 16 cells each; two methods with 2 inner steps, and all absent once; saliency; a
+    # look; and four samples to see whether the outputs repeat, two of them again
+    expected = 12 + 12 * 16 + 12 * (2 * 2 + 1) + 12 + 2 + 4 + 2
     assert f"{expected:,}" in output
     assert "estimated time" in output
 
@@ -149,7 +150,7 @@ def test_one_method_in_words(call):
     assert "steps=10" in said
     assert "saliency" in said
     assert "gradcam" not in said
-    assert "steps=10 (a whole number at least 1)" in said
+    assert "steps=10 (a whole number at least 1 and at most 1000000)" in said
     assert 'output="logit" (logit or probability or log_odds)' in said
     assert "noise: noisy copies, {kind: smoothgrad" in said
     assert "path, required" in call("list", "methods", "maps")[1]

@@ -1,14 +1,19 @@
 """`assay finetune`, as a user types it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import assay
+from assay.commands.tuned_tables import SDS, print_scores
 from assay.plugins.addresses import load_object
+from assay.ranking.leaderboard import Leaderboard
+from assay.ranking.rows import BoardRow
 
 SOURCE = """
 import torch
@@ -39,8 +44,22 @@ def samples(n: int = 60, seed: int = 1, labels: bool = True):
     return (x, y) if labels else (x, None)
 
 
+def fresh():
+    return samples(seed=2)
+
+
+def shared():  # the first sample to score is a training sample of another id
+    (x, y), (old, _) = samples(seed=2), samples()
+    x[0] = old[33]
+    return x, y
+
+
 def unlabelled():
     return samples(labels=False)
+
+
+def frozen():
+    return Tiny(0).requires_grad_(False)
 """
 
 
@@ -61,7 +80,7 @@ def arguments(*more: str) -> tuple[str, ...]:
 def test_one_command_tunes_prints_the_card_and_scores(call, tiny):
     torch.save(load_object("./tiny.py:make")[0](1).state_dict(), "other.pt")
     code, output, errors = call(
-        *arguments("--placebo", "--seeds", "other.pt", "--score", "./tiny.py:samples", "--limit",
+        *arguments("--placebo", "--seeds", "other.pt", "--score", "./tiny.py:fresh", "--limit",
                    "12", "--score-limit", "9", "--methods", "saliency,random")
     )  # fmt: skip
     assert code == 0, errors
@@ -70,8 +89,6 @@ def test_one_command_tunes_prints_the_card_and_scores(call, tiny):
     assert card["seeds_mad_softmax"] > 0
     assert "the same network" in output
     assert f"{card['accuracy_after']:.1%}" in output
-    assert "fine-tuned" in output  # the order of the methods
-    assert "`--score` holds the samples of `--data`" in errors
     results = assay.load(tiny / "tuned" / "run")
     assert len(set(results.scores["sample"].to_pylist())) == 9
     statuses = {(c["model"], c["protocol"].partition("[")[0], c["status"]) for c in results.cells}
@@ -81,10 +98,15 @@ def test_one_command_tunes_prints_the_card_and_scores(call, tiny):
         ("before", "in_domain_single_deletion", "n/a"),
         ("before", "single_deletion", "ok"),
     }
+    for row in results.leaderboard().by_protocol:
+        if row.mean is not None:
+            text = f"{row.mean:z.3f}  {row.low:z.2f} to {row.high:z.2f}"
+            assert text in output, (row.model, row.protocol, row.method)
+    assert "mean rank" not in output
+    assert "Not applicable" not in output  # that the network before has no card is no news
+    assert output.count("IDSDS is a score of the fine-tuned network only.") == 1
     assert not (tiny / "tuned" / "resume.safetensors").exists()
-    weights = {
-        p: p.read_bytes() for p in tiny.glob("tuned/**/*.safetensors") if "run" not in str(p)
-    }
+    weights = {p: p.read_bytes() for p in tiny.glob("tuned/**/weights.safetensors")}
     assert len(weights) == 2  # of the network and of the placebo
     code, output, _ = call(*arguments("--limit", "12"))
     assert code == 0
@@ -150,7 +172,7 @@ def test_a_folder_of_another_network_is_refused(call, tiny):
     assert code == 2
     assert all(words in errors for words in (hashes[1], hashes[2], "--out"))
     torch.save(make(2).state_dict(), "base.pt")
-    for more in (("--placebo",), ("--score", "./tiny.py:samples", "--methods", "saliency")):
+    for more in (("--placebo",), ("--score", "./tiny.py:fresh", "--methods", "saliency")):
         code, _, errors = call(*arguments(*base, *more))
         assert code == 2
         assert all(words in errors for words in (hashes[0], hashes[2], "--out"))
@@ -179,8 +201,14 @@ def test_damaged_settings_are_named(call, tiny, text):
         (("--grid", "9"), "at most 8 cells"),
         (("--rate", "-1"), "rate"),
         (("--rate", "0"), "rate"),
-        (("--rate", "1e30"), "another folder (`--out`)"),
-        (("--measure", "./tiny.py:samples"), "other samples than the training data"),
+        (("--rate", "1e30"), "Choose a smaller rate"),
+        (("--measure", "./tiny.py:samples"), "60 of 60 with the content of a training sample"),
+        (
+            ("--measure", "./tiny.py:shared"),
+            "1 of 60 with the content of a training sample: `0000`",
+        ),
+        (("--score", "./tiny.py:shared"), "1 of 60 with the content of a training sample: `0000`"),
+        (("--model", "./tiny.py:frozen"), "requires_grad"),
     ],
 )
 def test_bad_input_is_one_line(call, tiny, more, message):
@@ -188,6 +216,56 @@ def test_bad_input_is_one_line(call, tiny, more, message):
     assert code == 2
     assert message in errors
     assert "Traceback" not in errors
+
+
+def test_a_command_that_trained_nothing_leaves_the_folder_to_the_next(call, tiny):
+    code, _, errors = call(*arguments("--grid", "9"))
+    assert code == 2
+    assert call(*arguments("--grid", "2"))[0] == 0
+    other = tiny / "other"
+    other.mkdir()
+    (other / "settings.json").write_text('{"editor": "mine"}')  # not ours
+    code, _, errors = call(*arguments("--out", "other"))
+    assert code == 2
+    assert "--out" in errors
+    assert json.loads((other / "settings.json").read_text()) == {"editor": "mine"}
+
+
+def test_methods_that_differ_in_an_option_are_told_apart(capsys):
+    row = BoardRow(
+        "data", "fine-tuned", "", SDS, "saliency[abs=True]", -1e-9, None, None, 3, 3, "ok", "", "",
+        "correlation", True, 0, 0, "",
+    )  # fmt: skip
+    board = Leaderboard([row, replace(row, method="saliency", low=-1e-9, high=0.5)])
+    entries = SimpleNamespace(protocols={SDS: SimpleNamespace(name=SDS)})
+    print_scores(SimpleNamespace(leaderboard=lambda: board, entries=entries))
+    output = capsys.readouterr().out
+    assert "saliency[abs=True]" in output
+    assert "fine-tuned: SDS" in output
+    assert "before" not in output
+    assert "0.000  0.00 to 0.50" in output
+    assert "-0.0" not in output
+
+
+def test_scores_of_training_samples_are_refused_or_warned_of(call, tiny):
+    assert call(*arguments("--limit", "12"))[0] == 0
+    again = arguments("--limit", "12", "--score", "./tiny.py:shared", "--methods", "random")
+    code, _, errors = call(*again, "--score-limit", "60")  # the folder knows what it was trained on
+    assert code == 2
+    assert "1 of 60" in errors
+    run = ("run", "--model", "./tiny.py:make", "--weights", "tuned/weights.safetensors", "--card",
+           "tuned/card.json", "--data", "./tiny.py:shared", "--methods", "random", "--protocols",
+           "in_domain_single_deletion", "--out")  # fmt: skip
+    code, output, errors = call(*run, "known")
+    assert code == 0
+    (line,) = [line for line in errors.splitlines() if "Warning" in line]
+    assert line.startswith("Warning: `make` was fine-tuned on 1 of the 60 scored samples")
+    assert "Not known which samples" not in output
+    (tiny / "tuned" / "training_samples.safetensors").unlink()
+    code, output, errors = call(*run, "unknown")
+    assert code == 0
+    assert "Warning" not in errors
+    assert output.count("Not known which samples fine-tuned make.") == 1
 
 
 def test_a_fill_with_options(call, tiny):

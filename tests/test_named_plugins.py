@@ -41,7 +41,7 @@ OTHER_WORDS: dict[str, dict[str, str]] = {
         "completeness": "one of the part checks", "shuffled": "a curve",
         "random": "masks that are drawn at random",
     },
-    "ranking": MEAN | KINDS | REDUCTIONS,
+    "ranking": MEAN | KINDS | REDUCTIONS | {"grid": "an option of a protocol, on cards too"},
     "report": MEAN | KINDS | MAPS | {
         "grey": "a line's style", "grid": "a line's class", "rect": "an SVG element",
         "zero": "a mark of a chart",

@@ -23,9 +23,9 @@ from assay.plan.forecast import Forecast
 from assay.plan.model_choices import Network, check_shared, models_of, one_model
 from assay.plan.plan import Plan, build_one
 from assay.plan.scoring import dealt, score_case, settled
+from assay.plan.trained_on import warn_of_tuned_samples
 from assay.plugins import registry
 from assay.plugins.display_names import take_display_name
-from assay.plugins.needs import say_missing
 from assay.plugins.option_types import Options
 from assay.results import Results
 from assay.run import dry_run as run_dry
@@ -170,7 +170,7 @@ def explain(
             missing = plan.missing(plan.shards[0], choice)
             if missing:
                 raise NotApplicable(
-                    f"Method `{choice.label}` needs {say_missing(model.name, missing)}"
+                    f"Method `{choice.label}` needs {plan.say_missing(model.name, missing)}"
                 )
             try:
                 maps.append(attribute(engine.model, engine.batch, choice, engine))
@@ -199,8 +199,7 @@ def score(
         raise InputError(
             f"Expected y to be None with dataset `{X.name}`, which has its own labels."
         )
-    name, written = registry.pick(protocol)
-    chosen = choose_one("protocol", {name: {**written, **options}})
+    chosen = _protocol(protocol, options)
     if chosen.plugin.scope == "set":
         raise InputError(
             f"Expected a protocol that scores single maps, got `{chosen.label}`, which needs a "
@@ -216,7 +215,7 @@ def score(
             missing = plan.missing(plan.shards[0], chosen)
             if missing:
                 raise NotApplicable(
-                    f"Protocol `{chosen.label}` needs {say_missing(model.name, missing)}"
+                    f"Protocol `{chosen.label}` needs {plan.say_missing(model.name, missing)}"
                 )
             attribution = attribute(engine.model, engine.batch, choice, engine)
             broken = ~torch.isfinite(attribution).flatten(1).all(1)
@@ -243,6 +242,7 @@ def _partner(engine: Engine, choice: Choice, maps: Tensor) -> Callable[[], Tenso
 @contextmanager
 def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Engine]]]:
     plan, _ = prepare(spec, NOWHERE)
+    warn_of_tuned_samples(plan, plan.pairs)
     (model,) = plan.models.values()
     with model.evaluating(), torch.no_grad():
         yield ((plan, make_engine(plan, shard)) for shard in plan.shards)
@@ -340,6 +340,14 @@ def _items(choices: object) -> list[object]:
     if not isinstance(choices, Iterable):
         raise InputError(f"Expected a list of names, got {type(choices).__name__}.")
     return list(choices)
+
+
+def _protocol(item: object, options: Options) -> Choice:
+    """Resolve one protocol as written in Python."""
+    if isinstance(item, Choice):
+        return item
+    name, written = registry.pick(item)
+    return choose_one("protocol", {name: {**written, **options}})
 
 
 def _method(item: object, options: Options, model: Model) -> Choice:

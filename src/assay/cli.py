@@ -1,6 +1,8 @@
 """The command line: assembles the commands of `assay.commands`."""
 
-from typing import Annotated
+import sys
+import warnings
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
@@ -17,10 +19,10 @@ from assay.commands.list import list_plugins
 from assay.commands.new import new
 from assay.commands.report import report
 from assay.commands.run import run
-from assay.commands.terminal import MISTAKE, console
+from assay.commands.terminal import FAILED, MISTAKE, console
 from assay.commands.trust import trust
 from assay.commands.zoo import zoo_app
-from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.errors import AssayWarning, IncompleteRun, InputError, NotApplicable, PrerequisiteError
 
 app = typer.Typer(
     help="Which feature-attribution method can you trust, for this model and this data?",
@@ -59,14 +61,33 @@ app.command()(doctor)
 app.command()(new)
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning: those of assay in one line, others as Python does."""
+    if issubclass(category, AssayWarning):
+        text = f"[yellow]Warning:[/yellow] {escape(str(message))}"
+        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+    else:
+        text = warnings.formatwarning(str(message), category, filename, lineno, line)
+        (file or sys.stderr).write(text)
+
+
 def main() -> None:
-    """Run the command line; print the user's mistakes in one line, without a traceback."""
+    """Run the command line; print mistakes and warnings in one line, without a traceback."""
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            app()
     except (InputError, PrerequisiteError, NotApplicable) as error:
         text = f"[red]assay:[/red] {escape(str(error))}"
         Console(stderr=True).print(text, highlight=False, soft_wrap=True)
-        raise SystemExit(MISTAKE) from None
+        raise SystemExit(FAILED if isinstance(error, IncompleteRun) else MISTAKE) from None
 
 
 if __name__ == "__main__":

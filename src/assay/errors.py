@@ -5,17 +5,35 @@ import sys
 import warnings
 from collections.abc import Iterable
 
+PASSED_OVER = ("assay", "torch", "contextlib")  # modules between the user's code and a warning
+
 
 class InputError(ValueError):
     """Something given to assay is not what was expected; printed without a traceback."""
+
+
+class HarmError(InputError):
+    """A method changed what is not its own. The change is undone, and the method fails."""
 
 
 class PrerequisiteError(RuntimeError):
     """A missing extra, file or capability, with the cure; printed without a traceback."""
 
 
+class CannotWrite(PrerequisiteError):
+    """A file of a run cannot be written."""
+
+
+class IncompleteRun(PrerequisiteError):
+    """A run ended before its tables were whole; what is finished is kept, with what to do next."""
+
+
 class NotApplicable(Exception):
     """A method or protocol does not apply here; the reason becomes the status of its cells."""
+
+
+class AssayWarning(RuntimeWarning):
+    """Something that may make results useless; the command line prints it in one line."""
 
 
 def unknown(kind: str, name: str, available: Iterable[str]) -> InputError:
@@ -27,8 +45,8 @@ def unknown(kind: str, name: str, available: Iterable[str]) -> InputError:
 
 
 def warn(text: str) -> None:
-    """Warn at the line of the user's code that led here: this package and torch are passed over."""
+    """Warn at the line of the user's code that led here."""
     level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in ("assay", "torch"):
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in PASSED_OVER:
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, RuntimeWarning, stacklevel=level)
+    warnings.warn(text, AssayWarning, stacklevel=level)

@@ -89,6 +89,14 @@ def test_columns_by_other_names_and_plain_bytes(tmp_path: Path) -> None:
     assert data.fetch("0004").label == 4
 
 
+def test_other_columns_are_other_samples(tmp_path: Path) -> None:
+    path = _write(tmp_path / "x.parquet", coarse=[0] * 7)
+    fine, coarse = parquet(path=str(path)), parquet(path=str(path), label="coarse")
+    assert fine.fingerprint == module.hash_file(path)
+    assert coarse.fingerprint != fine.fingerprint
+    assert coarse.fingerprint == parquet(path=str(path), label="coarse").fingerprint
+
+
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match=r"nothing\.parquet"):
         parquet(path=str(tmp_path / "nothing.parquet"))

@@ -1,10 +1,14 @@
 """Image classifiers that transformers saved: the network's own logits and preprocessing."""
 
+import io
+import json
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from assay.errors import InputError
 from assay.plan.plan import build_one
 from assay.store import Store
 
@@ -67,3 +71,23 @@ def test_it_runs(folder, photo, tmp_path_factory, call, monkeypatch):
     assert code == 0, errors
     labels = {r["label_name"] for r in Store.read_json(place / "run/previews/val.json", kind=list)}
     assert labels == {"owl", "cat"}
+
+
+def test_code_in_the_folder_never_runs(tmp_path, monkeypatch):
+    """`auto_map` names Python files of the folder; transformers would ask, and "y" would run it."""
+    mark = tmp_path / "it-ran"
+    (tmp_path / "code.py").write_text(f"open({str(mark)!r}, 'w').close()\nclass Config: pass\n")
+    config = {
+        "model_type": "unknown_to_transformers",
+        "architectures": ["OwnForImageClassification"],
+        "auto_map": {
+            "AutoConfig": "code.Config",
+            "AutoModelForImageClassification": "code.Model",
+            "AutoModelForSequenceClassification": "code.Model",
+        },
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\ny\n"))
+    with pytest.raises(InputError, match=r"brings Python code of its own"):
+        build_one("model", f"hf:{tmp_path}")
+    assert not mark.exists()

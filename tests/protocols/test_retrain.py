@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 import assay
@@ -90,42 +91,82 @@ def leaking(n: int, seed: int):
     return x, y
 
 
+ONE_CELL = {"masks": "random", "units": {"grid": {"side": 4}}, "fraction": 0.0625}
+SCORED = 400
+# Three standard errors of an accuracy of one half over the scored samples. What follows compares
+# the mean of three networks with it, whose error is smaller.
+MARGIN = 3 * (0.25 / SCORED) ** 0.5
+
+
+def leakages(net, methods, items, n=200):
+    """The rows of the leaderboard by label of the protocol and method."""
+    results = assay.benchmark(
+        net, leaking(SCORED, 1), methods, items, train=leaking(n, 2), target="predicted", **QUIET
+    )
+    assert not results.failures
+    rows = {(r["protocol"], r["method"]): r for r in results.leaderboard()}
+    assert {row["rank"] for row in rows.values()} == {None}
+    return rows
+
+
+def template():
+    """A linear network that is right on all samples of `leaking`."""
+    x, y = leaking(400, 3)
+    means = torch.stack([x[y == c].mean(0).flatten() for c in (0, 1)])
+    net = nn.Sequential(nn.Flatten(), nn.Linear(768, 2, bias=False))
+    net[1].load_state_dict({"weight": means - means.mean(0)})
+    assert (net(x).argmax(1) == y).all()
+    return net
+
+
 def test_masks_of_the_content_leak_and_grid_masks_do_not():
     def brightness(model, batch):
         return batch.inputs.sum(1)
 
-    grid = {"masks": "random", "units": {"grid": {"side": 4}}, "fraction": 0.0625}
+    common = {"epochs": 4, "trainings": 3}
     items = [
-        {"mask_leakage": {"epochs": 4, "fraction": 0.1, "label": "map"}},
-        {"mask_leakage": {"epochs": 4, **grid, "label": "grid"}},
+        {"mask_leakage": {**common, "fraction": 0.1, "label": "map"}},
+        {"mask_leakage": {**common, **ONE_CELL, "label": "grid"}},
     ]
-    net = nn.Sequential(nn.Flatten(), nn.Linear(768, 2))
-    results = assay.benchmark(
-        net, leaking(100, 1), {"brightness": brightness, "random": {}}, items,
-        train=leaking(200, 2), **QUIET,
-    )  # fmt: skip
-    rows = {(r["protocol"], r["method"]): r for r in results.leaderboard()}
-    assert rows["map", "brightness"]["mean"] == pytest.approx(0.5, abs=0.02)
-    assert abs(rows["map", "random"]["mean"]) < 0.2
-    assert abs(rows["grid", "brightness"]["mean"]) < 0.2
-    assert rows["grid", "brightness"]["mean"] == rows["grid", "random"]["mean"]
-    assert {row["rank"] for row in rows.values()} == {None}
+    methods = {"brightness": brightness, "input_x_gradient": {}, "random": {}}
+    rows = leakages(template(), methods, items)
+    for method in ("brightness", "input_x_gradient"):  # of the content, and of an attribution
+        assert rows["map", method]["mean"] == pytest.approx(0.5, abs=0.02)
+        assert rows["map", method]["low"] > 0.4
+    assert abs(rows["map", "random"]["mean"]) < MARGIN
+    assert abs(rows["grid", "random"]["mean"]) < MARGIN
+    assert rows["grid", "random"]["low"] < 0 < rows["grid", "random"]["high"]
+    assert len({rows["grid", method]["mean"] for method in methods}) == 1  # the same masks for all
 
 
 def test_borders_of_segments_leak_and_those_of_cells_do_not():
+    """IDSDS' reason for a grid: the shape of random segments tells the class."""
     pytest.importorskip("skimage")
-    common = {"epochs": 10, "rate": 0.02, "masks": "random", "fraction": 0.5}
+    common = {"epochs": 10, "rate": 0.02, "masks": "random", "trainings": 2}
     items = [
-        {"mask_leakage": {**common, "units": "slic", "label": "segments"}},
-        {"mask_leakage": {**common, "units": {"grid": {"side": 4}}, "label": "cells"}},
+        {"mask_leakage": {**common, "units": "slic", "fraction": 0.5, "label": "segments"}},
+        {"mask_leakage": {**common, **ONE_CELL, "label": "cell"}},
+        {"mask_leakage": {**common, **ONE_CELL, "fraction": 0.5, "label": "cells"}},
     ]
     net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(2048, 2))
+    rows = leakages(net, ["random"], items, n=600)
+    assert rows["segments", "random"]["mean"] > 2 * MARGIN
+    assert abs(rows["cell", "random"]["mean"]) < MARGIN
+    assert abs(rows["cells", "random"]["mean"]) < MARGIN
+
+
+def test_the_interval_of_a_leakage_contains_the_spread_between_trainings():
+    item = {"mask_leakage": {"epochs": 2, "trainings": 4, **ONE_CELL}}
+    net = nn.Sequential(nn.Flatten(), nn.Linear(768, 2))
     results = assay.benchmark(
-        net, leaking(200, 1), ["random"], items, train=leaking(600, 2), **QUIET
+        net, leaking(60, 1), ["random"], [item], train=leaking(200, 2), **QUIET
     )
-    rows = {row["protocol"]: row for row in results.leaderboard()}
-    assert rows["segments"]["low"] > 0.1
-    assert rows["cells"]["low"] < 0.05
+    rows = results.scores.to_pylist()
+    each = [sum(r["value"] for r in rows if r["metric"] == f"training_{s}") / 60 for s in range(4)]
+    (row,) = results.leaderboard()
+    assert row["mean"] == pytest.approx(sum(each) / 4)
+    spread = stats.t.interval(0.95, 3, sum(each) / 4, stats.sem(each))
+    assert row["low"] < spread[0] < spread[1] < row["high"]
 
 
 def test_wrong_fractions_are_refused(recwarn):

@@ -41,6 +41,21 @@ def test_csv(board: Leaderboard, tmp_path: Path) -> None:
     assert (lines[-1]["mean"], lines[-1]["rank"], lines[-1]["status"]) == ("", "", "n/a")
 
 
+def test_csv_holds_no_formulas() -> None:
+    names = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\n=1", "a\r=1", "a=b", "random"]
+    values = {name: np.arange(5.0) - i for i, name in enumerate(names)}
+    board = leaderboard(arrow(several(values)), controls={})
+    lines = list(csv.DictReader(io.StringIO(board.to_csv(), newline="")))
+    written = {name: f"'{name}" for name in names[:6]} | {
+        "a\r=1": "a =1",
+        "a=b": "a=b",
+        "random": "random",
+    }
+    assert [line["method"] for line in lines] == [written[line["method"]] for line in board]
+    assert any(line["mean"] == "-1.0" for line in lines)  # numbers stay numbers
+    assert [float(line["mean"]) for line in lines] == [line["mean"] for line in board]
+
+
 def test_latex_escapes_and_marks_the_best(board: Leaderboard, tmp_path: Path) -> None:
     text = board.to_latex(tmp_path / "board.tex")
     assert (tmp_path / "board.tex").read_text() == text

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from assay.ranking import mean_interval, paired_differences
+from assay.ranking.intervals import mean_intervals
 from assay.ranking.resampling import group_sums, resample_counts, standard_error, studentised
 
 
@@ -23,6 +24,19 @@ def test_large_normal_sample_gives_the_t_interval() -> None:
     low, high = stats.t.interval(0.95, 399, values.mean(), stats.sem(values))
     found = ends(values, resamples=20000)
     assert_allclose(found, [values.mean(), low, high], atol=0.04 * stats.sem(values) * 2)
+
+
+def test_many_columns_have_the_intervals_of_each() -> None:
+    rng = np.random.default_rng(7)
+    values, groups = rng.exponential(size=(60, 4)), rng.integers(0, 20, 60)
+    values[:, 2] = 0.3  # constant
+    for of in (None, groups, np.zeros(60)):
+        many = mean_intervals(values, of, resamples=300)
+        alone = [mean_interval(column, of, resamples=300) for column in values.T]
+        for one, other in zip(many, alone, strict=True):
+            assert one.n_groups == other.n_groups
+            assert_allclose([one.mean, one.low, one.high], [other.mean, other.low, other.high],
+                            rtol=1e-12)  # fmt: skip
 
 
 def test_agrees_roughly_with_scipy_bca_on_skewed_scores() -> None:

@@ -1,7 +1,5 @@
 """Comparing models: no bias by choosing the best method, coverage, replicates, refusals."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -18,44 +16,15 @@ from assay.ranking.choosing import choose_on_other_half, split_in_halves, width_
 from assay.ranking.compared_runs import compare_runs
 from assay.ranking.intervals import mean_interval
 from assay.store import (
-    CleanAccuracy,
     DatasetEntry,
     Manifest,
     MethodEntry,
-    ModelEntry,
     ProtocolEntry,
 )
+from ranking.model_runs import YES, Run, noise, two_models
 from ranking.score_rows import arrow, rows
 
-YES = Properties(True, True, True, True, "It may.").to_json()
 FAST = {"resamples": 300}
-
-
-class Run:
-    """A run of some models, as `compare_runs` reads it; `scores[model][method]` are values."""
-
-    def __init__(self, scores, *, folder="run", protocols=None, methods=None, extra=(), **facts):
-        """Make rows and a manifest."""
-        self.folder = Path(folder)
-        names = dict.fromkeys(m for by in scores.values() for m in by)
-        self.entries = Manifest(
-            models={m: ModelEntry(weights_hash=f"{folder}-{m}") for m in scores},
-            datasets={"shapes": DatasetEntry(fingerprint="same")},
-            methods={m: MethodEntry(name=m) for m in names} | (methods or {}),
-            protocols=protocols or {"deletion": ProtocolEntry(name="d", properties=YES)},
-            clean=[
-                CleanAccuracy(dataset="shapes", model=m, n=50, accuracy=0.5 + 0.04 * i)
-                for i, m in enumerate(scores)
-            ],
-            **facts,
-        )
-        lines = [
-            line
-            for model, by in scores.items()
-            for method, values in by.items()
-            for line in rows(method, values, model=model)
-        ]
-        self.scores = arrow([*lines, *extra])
 
 
 def halves(n):
@@ -78,12 +47,12 @@ def test_halves_are_even_fixed_and_keep_groups_together():
 
 
 def test_each_half_is_scored_by_the_method_that_the_other_chose():
-    groups, first = halves(20)
+    _, first = halves(20)
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(20, 4))
     for higher in (True, False):
         best = np.argmax if higher else np.argmin
-        made = choose_on_other_half(scores, groups, higher_is_better=higher)
+        made = choose_on_other_half(scores, first, higher_is_better=higher)
         on_first, on_second = best(scores[first].mean(0)), best(scores[~first].mean(0))
         assert made.methods == (on_first, on_second)
         assert (made.values[first] == scores[first, on_second]).all()
@@ -93,11 +62,11 @@ def test_each_half_is_scored_by_the_method_that_the_other_chose():
 def test_the_best_of_many_equal_methods_is_not_too_good_and_intervals_cover():
     """19 equal methods, true mean 0: the largest mean is biased, the chosen score is not."""
     rng = np.random.default_rng(1)
-    groups, _ = halves(100)
+    _, first = halves(100)
     naive, chosen, covered = [], [], []
     for repeat in range(400):
         scores = 0.26 * rng.normal(size=(100, 19))
-        made = choose_on_other_half(scores, groups, higher_is_better=True)
+        made = choose_on_other_half(scores, first, higher_is_better=True)
         interval = mean_interval(made.values, resamples=200, seed=repeat)
         interval = interval.widened(width_of_choice(19))
         naive.append(scores.mean(0).max())
@@ -118,11 +87,11 @@ def test_the_width_of_choosing_is_that_of_two_correlated_halves():
     """Simulated: the variance of the chosen score over that of a mean of all samples."""
     assert width_of_choice(1) == 1
     rng = np.random.default_rng(2)
-    groups, _first = halves(40)
+    _, first = halves(40)
     for methods in (2, 3, 19):
         chosen = [
             choose_on_other_half(
-                rng.normal(size=(40, methods)), groups, higher_is_better=True
+                rng.normal(size=(40, methods)), first, higher_is_better=True
             ).values.mean()
             for _ in range(4000)
         ]
@@ -132,10 +101,10 @@ def test_the_width_of_choosing_is_that_of_two_correlated_halves():
 
 
 def test_a_clearly_best_method_is_chosen_on_both_halves():
-    groups, _ = halves(30)
+    _, first = halves(30)
     scores = np.random.default_rng(3).normal(size=(30, 5)) * 0.1
     scores[:, 2] += 1
-    made = choose_on_other_half(scores, groups, higher_is_better=True)
+    made = choose_on_other_half(scores, first, higher_is_better=True)
     assert made.methods == (2, 2)
     assert made.values.tolist() == scores[:, 2].tolist()
 
@@ -178,21 +147,6 @@ def test_replicates_alone_give_students_interval():
 
 
 # --- models ---------------------------------------------------------------------------------------
-
-
-def noise(n=40, mean=0.0, seed=0):
-    return mean + 0.1 * np.random.default_rng(seed).normal(size=n)
-
-
-def two_models(n=40, **facts):
-    shared = noise(n, seed=9)
-    return Run(
-        {
-            "good": {"a": shared + 0.5, "b": shared + noise(n, 0.1, 1)},
-            "bad": {"a": shared + noise(n, 0.2, 2), "b": shared + noise(n, 0.1, 3)},
-        },
-        **facts,
-    )
 
 
 def test_models_are_compared_in_pairs_on_the_same_samples():
@@ -274,7 +228,7 @@ def test_architectures_with_replicates_are_compared_over_both():
     assert [row.rank for row in one.architectures] == [1, 2]
     assert one.architectures[0].models == tuple(f"flat-s{seed}" for seed in range(4))
     assert [pair.verdict for pair in one.architecture_pairs] == ["worse"]
-    assert any(note.startswith("alone: one model") for note in one.notes)
+    assert "One model does not show how replicates differ: alone." in one.notes
     grouped = compare_runs([Run(models)], replicates={m: "one" for m in models}, **FAST)
     assert len(grouped.comparisons[0].architectures) == 1
 
@@ -339,23 +293,25 @@ def test_runs_are_put_together_and_equal_labels_are_told_apart():
 def test_the_same_model_in_two_runs_counts_once():
     first, second = two_models(folder="first"), two_models(folder="second")
     second.entries = Manifest(**{**vars(second.entries), "models": first.entries.models})
-    result = compare_runs([first, second], **FAST)
-    assert len(result.comparisons[0].models) == 2
-    assert len(result.notes) == 2
+    (one,) = compare_runs([first, second], **FAST).comparisons
+    assert [row.model for row in one.models] == ["good", "bad"]
+    again = "Scored several times on these samples, and counted once, in `shapes` in `first`:"
+    assert f"{again} good, bad." in one.notes
 
 
 def test_runs_that_do_not_fit_together_are_refused():
-    one = two_models(folder="one")
+    four = {"deletion": ProtocolEntry(name="d", properties=YES, options={"grid": 4})}
+    one = two_models(folder="one", protocols=four)
     with pytest.raises(InputError, match="explain the same `target`"):
         compare_runs([one, two_models(folder="two", target="predicted")])
     other = {"deletion": ProtocolEntry(name="d", properties=YES, options={"grid": 8})}
-    with pytest.raises(InputError, match="options differ"):
+    with pytest.raises(InputError, match="`grid` is 4 and 8"):
         compare_runs([one, two_models(folder="two", protocols=other)])
     with pytest.raises(InputError, match="at least two models"):
         compare_runs([Run({"alone": {"a": noise()}})])
     with pytest.raises(InputError, match="at least one run"):
         compare_runs([])
-    apart = two_models(folder="two")
+    apart = two_models(folder="two", protocols=four)
     apart.entries = Manifest(
         **{**vars(apart.entries), "datasets": {"shapes": DatasetEntry(fingerprint="other")}}
     )

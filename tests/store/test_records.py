@@ -11,7 +11,15 @@ from assay.ranking.overall import OverallRow
 from assay.ranking.rows import BoardRow
 from assay.ranking.table import SCHEMA
 from assay.results import Results
-from assay.store import CellRecord, Manifest, Preview, ProtocolEntry, ShardSummary, read_manifest
+from assay.store import (
+    CellRecord,
+    Manifest,
+    Preview,
+    ProtocolEntry,
+    ShardSummary,
+    file_name,
+    read_manifest,
+)
 from small_worlds import make_images, make_net
 
 METHODS = ["saliency", {"integrated_gradients": {"steps": 2}}, "random"]
@@ -118,3 +126,14 @@ def test_rows_are_dictionaries_for_users(results: Results):
 def test_no_labels_no_accuracy():
     manifest = Manifest()
     assert manifest.accuracy("d", "m") is None
+
+
+def test_every_name_has_a_file_of_its_own_inside_the_folder() -> None:
+    """Also the empty one: its file would be the folder itself."""
+    names = ["", ".", "..", "/", "/etc", "../up", "a/b", "a b", "a_b", "plain", ".hidden", "é"]
+    files = [file_name(name) for name in names]
+    assert len(set(files)) == len(names)
+    for file in files:
+        assert file
+        assert Path("previews", file).resolve().parent == Path("previews").resolve()
+    assert file_name("plain") == "plain"

@@ -12,12 +12,14 @@ from safetensors.numpy import save_file as numpy_file
 from safetensors.torch import save_file
 from torch import nn
 
+from assay.errors import InputError
 from assay.models.wrap import model as as_model
 from assay.removal.fills import blur_idsds, uniform_shared
 from assay.studies.idsds import (
     jobs,
     likeness,
     mask_only,
+    network_facts,
     panels,
     score_collecting,
     scoring_records,
@@ -496,6 +498,55 @@ def test_what_is_compared_only_with_itself_stays_and_what_has_no_scores_replaces
         "vgg11": 1.0, "vgg16": 0.0,
     }  # fmt: skip
     assert table.older == ("vgg11 (updated)", "vgg16")
+
+
+def test_scores_of_the_same_weights_on_as_many_images_stay():
+    def score(mean, seed, arm="tuned", n=1000):
+        return PanelScore("nine", "vgg11", seed, arm, "single deletion", "IG", mean, n=n)
+
+    def facts(**hashes):
+        return {
+            f"vgg11-{stem.replace('_', '-')}": {"network": "vgg11", "weights_hash": weights}
+            for stem, weights in hashes.items()
+        }
+
+    new = ScoreTable((score(1.0, 0),), facts(s0_tuned="a", s1_tuned="b", s2_tuned="c", s0_base="d"))
+    old = ScoreTable(
+        (score(0.5, 0), score(0.25, 1), score(0.75, 2), score(0.125, 0, "base", 500)),
+        facts(s0_tuned="a", s1_tuned="b", s2_tuned="of before", s0_base="d"),
+    )
+    table = merged(new, old)
+    assert [(row.stem, row.mean) for row in table.rows] == [
+        ("vgg11-s0-tuned", 1.0), ("vgg11-s1-tuned", 0.25),
+    ]  # fmt: skip
+    assert table.older == ("vgg11 (nine)",)
+    unknown = replace(old, networks={stem: {"network": "vgg11"} for stem in old.networks})
+    assert len(merged(new, unknown).rows) == 1
+
+
+def test_the_description_has_the_weights_that_were_scored(tmp_path):
+    def facts(weights, pixels):
+        return {
+            "name": "vgg11", "seed": 0, "arm": "base", "weights_hash": weights, "pixels": pixels,
+        }  # fmt: skip
+
+    zoo, older, out = tmp_path / "zoo", tmp_path / "older.json", tmp_path / "out.json"
+    zoo.mkdir()
+    (zoo / "vgg11-s0-base.json").write_text(json.dumps({**facts("new", "b"), "losses": [1.0]}))
+    (zoo / "vgg11-s0-base.card.json").write_text("{}")
+    older.write_text(json.dumps({"pixels": ["a"], "networks": [facts("old", 0)]}))
+    trained, described = (
+        {network_facts.stem_of(f): f for f in found}
+        for found in (network_facts.trained_in(zoo), network_facts.described_in(older))
+    )
+    for weights, pixels in (("new", "b"), ("old", "a")):
+        scored = {"vgg11-s0-base": {"network": "vgg11", "weights_hash": weights}}
+        text = network_facts.description(ScoreTable(networks=scored), trained, described)
+        network_facts.write_description(text, out)
+        assert list(network_facts.described_in(out)) == [facts(weights, pixels)]
+    other = ScoreTable(networks={"vgg11-s0-base": {"network": "vgg11", "weights_hash": "other"}})
+    with pytest.raises(InputError, match=r"vgg11-s0-base.*other"):
+        network_facts.description(other, trained, described)
 
 
 def test_the_command_completes_an_older_table(zoo, monkeypatch, capsys):

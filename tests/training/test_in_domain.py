@@ -24,6 +24,7 @@ from assay.training.network_distance import distance, measure_network, top_overl
 from assay.types import Model
 
 SIDE = 8
+PROTOCOL = "in_domain_single_deletion"
 
 
 class Tiny(nn.Module):
@@ -186,7 +187,7 @@ def test_a_model_comes_back_with_its_card_and_measured_samples_are_not_trained_o
     assert made.card["in_domain"] is card
     assert card.n == 40
     assert "trained on 90 samples" in card.origin
-    scores = assay.score(made, *images(5), torch.randn(5, SIDE, SIDE), "in_domain_single_deletion")
+    scores = assay.score(made, *images(5, 8), torch.randn(5, SIDE, SIDE), PROTOCOL)
     assert scores.shape == (5,)
 
 

@@ -10,6 +10,7 @@ from torch.utils.data import TensorDataset
 import assay
 from assay.plan.plan import build_one
 from assay.training.fine_tuning import FineTuning
+from assay.training.fitting import normalised
 from assay.training.labelled import read_labelled
 
 SIDE = 8
@@ -98,7 +99,7 @@ def test_8_bits_may_be_an_array_or_a_torch_dataset():
         assert other.inputs.dtype == torch.uint8
         assert torch.equal(other.inputs, first.inputs)
         assert torch.equal(other.labels, first.labels)
-        assert other.fingerprint == first.fingerprint
+        assert torch.equal(other.hashes, first.hashes)
 
 
 @pytest.mark.parametrize("floats", [False, True])
@@ -132,12 +133,33 @@ def test_bad_8_bits_are_refused(data, message):
         read_labelled(model(), data)
 
 
-def test_the_training_samples_cannot_be_measured_on(tmp_path):
+def test_training_samples_cannot_be_measured_on(tmp_path):
+    """One shared sample is enough, under another id and in another form."""
     x, y = pixels()
+    other, same = pixels(seed=1)[0], folder(tmp_path)
+    other[7] = x[33]
+    floats = normalised(model(), other)
     for data, measure in (
         ((x, y), (x.clone(), y)),
-        ((x / 255, y), (x / 255, y)),
-        (folder(tmp_path), folder(tmp_path)),
+        (same, same),
+        ((x, y), (other, y)),
+        (same, (other, y)),
+        (same, (floats, y)),
     ):
-        with pytest.raises(assay.InputError, match="other samples than the training data"):
-            FineTuning.of(model(), data, measure=measure, measure_limit=20, progress=False)
+        with pytest.raises(assay.InputError, match="content of a training sample") as raised:
+            FineTuning.of(model(), data, measure=measure, progress=False)
+        assert "`measure` (`--measure`)" in str(raised.value)
+    with pytest.raises(assay.InputError, match=r"1 of 60 .*: `0007`"):
+        FineTuning.of(model(), same, measure=(floats, y), progress=False)
+
+
+def test_copies_of_training_samples_are_not_held_out():
+    x, y = pixels()
+    x[1::2] = x[::2]  # each image twice
+    training, measured = read_labelled(model(), (x, y)).held_out(0.5)
+    assert 0 < len(measured) < 30
+    trained = {image.numpy().tobytes() for image in training.inputs}
+    assert not any(image.numpy().tobytes() in trained for image in measured.inputs)
+    one = x[:1].expand(60, -1, -1, -1)
+    with pytest.raises(assay.InputError, match=r"different samples.*--measure"):
+        read_labelled(model(), (one, y)).held_out(0.5)

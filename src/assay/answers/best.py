@@ -12,12 +12,13 @@ from assay.answers.picture import Picture, read_picture, refuse_maps
 from assay.api import explain, score
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.plugins import registry
+from assay.plugins.origins import Origin
 from assay.ranking.overall import OverallRow
 from assay.ranking.rows import BoardRow
 from assay.report.words import Words
 from assay.results import Results
 from assay.store import SHOWN_ONLY, ModelEntry
-from assay.suite.spec import choose_one
+from assay.suite.spec import Choice, choose_one
 from assay.types import Model
 from assay.types.hashing import own_classes
 
@@ -26,24 +27,29 @@ DESCRIPTION = ("size", "resize", "mean", "std", "classes")
 
 
 def explain_best(
-    path: str | Path, model_item: object, folder: Path, target: int | None
+    path: str | Path,
+    model_item: object,
+    folder: Path,
+    target: int | None,
+    trust_code: bool = False,
 ) -> tuple[list[str], Image.Image | Words]:
     """Explain an image file or text with a run's first method: sentences, and the map over it.
 
     Raises:
         InputError: The run has another model, or placed no method.
-        PrerequisiteError: The first method cannot be built again.
+        PrerequisiteError: The first method cannot be built again, or is code that is not trusted.
     """
     results = Results(folder)
     picture = read_picture(path, model_item, target)
     place = _first(results, _same_model(results, picture.model))
-    item = _item(results, "method", place.method)
-    refuse_maps(item)
-    maps = explain(picture.model, picture.inputs, [picture.target], item)
+    origin = results.spec.origin.trusting(trust_code)
+    method = _choice(results, "method", place.method, origin)
+    refuse_maps(method.plugin)
+    maps = explain(picture.model, picture.inputs, [picture.target], method)
     sentences = [
         picture.sentence,
         place.sentence,
-        _score_here(results, place, picture, maps),
+        _score_here(results, place, picture, maps, origin),
         place.tied,
         f"Caveat: {_caveat(results, place, picture)}",
     ]
@@ -166,21 +172,23 @@ def _first(results: Results, model: str) -> Place:
     return Place(orders[dataset], leader, mine, elsewhere)
 
 
-def _item(results: Results, kind: str, label: str) -> object:
-    """A method or protocol of the run as a suite writes it."""
+def _choice(results: Results, kind: str, label: str, origin: Origin) -> Choice:
+    """A method or protocol of the run, built again; only code that may run is imported."""
     missing = None
     for item in getattr(results.spec, f"{kind}s"):
         if registry.pick(item)[0] == "live":
             continue
         try:
-            if choose_one(kind, item).label == label:
-                return item
-        except (InputError, PrerequisiteError) as error:  # a file that is gone: was it this one?
+            choice = choose_one(kind, item, origin)
+        except (InputError, PrerequisiteError) as error:  # gone, or not trusted: was it this one?
             missing = missing or error
+            continue
+        if choice.label == label:
+            return choice
     entries = results.entries
     entry = entries.methods[label] if kind == "method" else entries.protocols[label]
     if entry.family != "given" and entry.name in registry.names(kind):
-        return {entry.name: {**entry.options, "as": label}}
+        return choose_one(kind, {entry.name: {**entry.options, "as": label}}, origin)
     if missing is not None:
         raise missing
     raise PrerequisiteError(
@@ -189,15 +197,17 @@ def _item(results: Results, kind: str, label: str) -> object:
     )
 
 
-def _score_here(results: Results, place: Place, picture: Picture, maps: Tensor) -> str:
+def _score_here(
+    results: Results, place: Place, picture: Picture, maps: Tensor, origin: Origin
+) -> str:
     """The score of this map under the run's first protocol that gives one."""
     for label, protocol in results.entries.protocols.items():
         row = place.under(label)
         if row.status in SHOWN_ONLY or protocol.judges == "set":
             continue  # one picture is no set
         try:
-            item = _item(results, "protocol", label)
-            value = score(picture.model, picture.inputs, [picture.target], maps, item).item()
+            choice = _choice(results, "protocol", label, origin)
+            value = score(picture.model, picture.inputs, [picture.target], maps, choice).item()
         except (NotApplicable, PrerequisiteError):
             continue
         if math.isnan(value):

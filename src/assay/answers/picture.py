@@ -8,9 +8,11 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from assay.api import explain
+from assay.data.pictures import open_picture
 from assay.errors import InputError, PrerequisiteError
 from assay.plan.plan import build_one
 from assay.plugins import registry
+from assay.plugins.registry import Method
 from assay.report.overlay import overlay
 from assay.report.words import Words
 from assay.suite.defaults import IMAGE_METHOD, TEXT_METHOD
@@ -94,7 +96,7 @@ def _read(path: str | Path, prepare: Prepare) -> Tensor:
     if isinstance(prepare, Tokenize):
         return prepare(str(path))[None]
     try:
-        with Image.open(path) as file:
+        with open_picture(Path(path), f"`{path}`") as file:
             return prepare(file)[None]
     except FileNotFoundError:
         raise PrerequisiteError(f"There is no file `{path}`.") from None
@@ -102,17 +104,16 @@ def _read(path: str | Path, prepare: Prepare) -> Tensor:
         raise InputError(f"Expected an image in `{path}`: {error}.") from error
 
 
-def refuse_maps(method: object) -> None:
+def refuse_maps(method: Method) -> None:
     """Refuse stored maps: they hold nothing about an input outside their dataset.
 
     Raises:
         InputError: The method only looks up maps.
     """
-    name, _ = registry.pick(method)
-    if registry.get("method", name).only_looks_up:
+    if method.only_looks_up:
         raise InputError(
-            f"Expected a method that can explain a new picture or text; `{name}` only looks up "
-            f"what was computed for the samples of a dataset. Name another with `--method`."
+            f"Expected a method that can explain a new picture or text; `{method.name}` only looks "
+            f"up what was computed for the samples of a dataset. Name another with `--method`."
         )
 
 
@@ -126,6 +127,6 @@ def explain_picture(
     """
     picture = read_picture(path, model_item, target)
     chosen = method or picture.usual_method
-    refuse_maps(chosen)
+    refuse_maps(registry.get("method", registry.pick(chosen)[0]))
     values = explain(picture.model, picture.inputs, [picture.target], chosen)[0]
     return f"{picture.sentence} Explained with {chosen}.", picture.over(values)

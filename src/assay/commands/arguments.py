@@ -28,12 +28,28 @@ BudgetOption = Annotated[
         "first, then the options `steps` and `subsets`.",
     ),
 ]
+TimeoutOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout",
+        help="The longest time of one method under one protocol on one shard, such as 60s, with "
+        "its explanation. What takes longer fails, the rest goes on. The shards then run in worker "
+        "processes, also with --workers 1.",
+    ),
+]
 DryOption = Annotated[
     bool,
     typer.Option("--dry-run", help="Count the forward passes and estimate the time. Run nothing."),
 ]
 BatchOption = Annotated[
     int | None, typer.Option("--micro-batch", min=1, help="Inputs in one forward pass.")
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust-code",
+        help="Run the code that the suite or the run names, also where it is not beside the suite.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from assay.commands.arguments import JsonOption
-from assay.commands.terminal import console
+from assay.commands.terminal import console, say
 from assay.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare models: how well can each be explained, against its accuracy."""
+    from assay.ranking.model_words import RULES
     from assay.results import compare as compare_runs
 
     if replicates is not None and architecture:
@@ -49,9 +51,11 @@ def compare(
         return
     for one in result.comparisons:
         _print_comparison(one)
-    for note in result.notes:
-        _say(note)
-    _print_refusals(result.refused)
+        console.print()
+    for line in (*RULES, *result.notes):
+        say(line)
+    for refusal in result.refused:
+        _print_refusal(refusal)
 
 
 def _mapping(pairs: Sequence[str]) -> dict[str, str]:
@@ -64,68 +68,61 @@ def _mapping(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _print_comparison(one: ModelComparison) -> None:
-    from assay.ranking.model_rows import in_text
+    from assay.ranking.model_rows import in_text, sentences
+    from assay.ranking.model_words import CEILING, answer, heading, lead, remarks, with_n
 
-    direction = "higher" if one.higher_is_better else "lower"
-    title = f"{one.dataset}: models by {one.protocol}, {direction} is better"
-    table = _table(title, ("", "model", "score", "accuracy", "same under noise", "other fill", "n"))
+    table = _table(("", "model", "score", "lead of the first"))
+    beside = _table(("model", "accuracy", "under noise", "with another fill"))
     for row in one.models:
-        table.add_row(
-            "-" if row.rank is None else str(row.rank),
-            escape(row.model),
-            in_text(row.score),
-            in_text(row.accuracy),
-            in_text(row.noise),
-            in_text(row.other_fill),
-            str(row.n),
-        )
+        rank = "-" if row.rank is None else str(row.rank)
+        behind = lead(one.pairs, one.models[0].model, row.model)
+        table.add_row(rank, escape(row.model), in_text(row.score), in_text(behind))
+        others = (with_n(number, row.n, 2) for number in (row.accuracy, row.noise, row.other_fill))
+        beside.add_row(escape(row.model), *others)
+    say(heading(one))
+    say(answer(one), "bold")
     console.print(table)
-    _say(
-        f"The score is that of the best of {len(one.methods)} common methods, chosen on one half "
-        f"of the samples and scored on the other: {', '.join(one.methods)}."
-    )
+    say(CEILING)
+    console.print(beside)
     _print_architectures(one)
-    if one.intrinsic:
-        maps = [f"{row.model} {row.method} {in_text(row.score)}" for row in one.intrinsic]
-        _say(f"Maps of the networks themselves, near-circular and not compared: {', '.join(maps)}.")
-    if one.correlation is not None:
-        _say(f"Rank correlation of score and accuracy over the models: {one.correlation:.2f}.")
-    for note in one.notes:
-        _say(note)
+    for line in (*remarks(one), *sentences(one.left_out)):
+        say(line)
 
 
 def _print_architectures(one: ModelComparison) -> None:
     from assay.ranking.model_rows import in_text
+    from assay.ranking.model_words import architecture_leads, with_n
 
     if not one.architectures:
         return
-    title = "Architectures, with intervals over samples and replicates"
-    columns = ("", "architecture", "score", "accuracy", "models", "deviation of models")
-    table = _table(title, columns)
+    table = _table(("", "architecture", "score", "accuracy", "models", "sd"))
     for row in one.architectures:
         table.add_row(
             "-" if row.rank is None else str(row.rank),
             escape(row.architecture),
             in_text(row.score),
-            "" if row.accuracy is None else f"{row.accuracy:.3f}",
+            with_n(row.accuracy, row.score.n, 2),
             str(len(row.models)),
             f"{row.deviation:.3f}",
         )
+    say("Architectures, with intervals over samples and models")
     console.print(table)
+    for line in architecture_leads(one):
+        say(line)
 
 
-def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=escape(title))
+def _table(columns: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
-        left = column in ("model", "architecture")
-        table.add_column(column, justify="left" if left else "right", overflow="fold")
+        named = column in ("model", "architecture")
+        table.add_column(
+            column, justify="left" if named else "right", overflow="fold", no_wrap=not named
+        )
     return table
 
 
-def _print_refusals(refused: Sequence[Refusal]) -> None:
-    for one in refused:
-        _say(f"Not compared by {one.protocol}. {one.reason}", style="dim")
+def _print_refusal(one: Refusal) -> None:
+    from assay.ranking.model_rows import sentences
 
-
-def _say(text: str, style: str = "") -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
+    for line in (f"Not compared by {one.protocol}. {one.reason}", *sentences(one.left_out)):
+        say(line, "dim")

@@ -14,6 +14,7 @@ from assay.commands.arguments import (
     ResizeOption,
     SizeOption,
     StdOption,
+    TrustOption,
     WeightsOption,
 )
 from assay.commands.terminal import say
@@ -60,6 +61,7 @@ def explain(
     mean: MeanOption = None,
     std: StdOption = None,
     card: CardOption = None,
+    trust_code: TrustOption = False,
 ) -> None:
     """Draw one method's map over an image or text. Red supports the class, blue opposes it."""
     from assay.suite.from_options import ModelOptions, model_item
@@ -67,7 +69,7 @@ def explain(
     if best is not None and method is not None:
         raise InputError("Expected `--method` or `--best`, not both: the run names the method.")
     item = model_item(model, ModelOptions(weights, size, resize, mean, std, card=card))
-    sentences, picture = _explained(image, item, method, best, target)
+    sentences, picture = _explained(image, item, method, best, target, trust_code)
     output = output or Path("explanation.html" if hasattr(picture, "words") else "explanation.png")
     _save(picture, output)
     for line in (*sentences, f"The map: {output}"):
@@ -75,7 +77,12 @@ def explain(
 
 
 def _explained(
-    image: str, item: Item, method: str | None, best: Path | None, target: int | None
+    image: str,
+    item: Item,
+    method: str | None,
+    best: Path | None,
+    target: int | None,
+    trust_code: bool,
 ) -> tuple[list[str], Image.Image | Words]:
     """The sentences to print and the picture to write."""
     from assay.answers.best import explain_best, run_description
@@ -86,7 +93,8 @@ def _explained(
         sentence, picture = explain_picture(image, item, method, target)
         return [sentence], picture
     name, options = pick(item)
-    return explain_best(image, {name: {**run_description(best), **options}}, best, target)
+    described = {name: {**run_description(best), **options}}
+    return explain_best(image, described, best, target, trust_code)
 
 
 def _save(picture: Image.Image | Words, output: Path) -> None:

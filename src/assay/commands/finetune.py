@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,17 +21,18 @@ from assay.commands.arguments import (
 )
 from assay.commands.run import run_spec
 from assay.commands.terminal import INTERRUPTED, console, say, say_error
+from assay.commands.tuned_tables import AFTER, BEFORE, IDSDS, print_card, print_scores
 from assay.errors import InputError
 from assay.suite.defaults import FILL, IN_DOMAIN_METHODS, IN_DOMAIN_PROTOCOLS
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from torch import Tensor
 
     from assay.plugins.option_types import Item
+    from assay.results import Results
     from assay.suite.from_options import ModelOptions
     from assay.suite.spec import Spec
-    from assay.training.tuned_folder import TunedFolder
-    from assay.types import Card, Dataset
+    from assay.types import Dataset, Model
 
 DATA_HELP = "a dataset's name, a folder with one subfolder of images per class, or a .parquet file"
 
@@ -72,7 +73,7 @@ def finetune(
                      "--data is held out."),
     ] = None,
     score: Annotated[
-        str | None, typer.Option(help=f"Then score methods on this data: {DATA_HELP}.")
+        str | None, typer.Option(help=f"Then score methods on these other samples: {DATA_HELP}.")
     ] = None,
     methods: Annotated[
         str | None,
@@ -133,6 +134,8 @@ def finetune(
         network = build_one("model", model_item(model, described))
         folder.check(network, other)
     if card is not None:
+        if score is not None:
+            _check_apart(score, described, network, card.training_hashes, score_limit or limit)
         say(f"Already finished: {folder.path}")
     else:
         task = FineTuning.of(
@@ -140,6 +143,8 @@ def finetune(
             measure=None if measure is None else _samples(measure, described),
             limit=train_limit, measure_limit=limit,
         )  # fmt: skip
+        if score is not None:
+            _check_apart(score, described, network, task.training.hashes, score_limit or limit)
         try:
             card = folder.fill(
                 task, task.recipe(epochs=epochs, rate=rate, batch=batch, augment=augment),
@@ -149,16 +154,15 @@ def finetune(
         except KeyboardInterrupt:
             say_error("Stopped. Run the same command again to continue after the last epoch.")
             raise SystemExit(INTERRUPTED) from None
-    _print_card(card, folder)
+    print_card(card, folder)
     if score is not None:
-        _warn_if_trained_on(score, data)
         tuned = replace(described, weights=str(folder.weights), card=str(folder.card_file))
-        networks = {"fine-tuned": model_item(model, tuned)}
+        networks = {AFTER: model_item(model, tuned)}
         if before:
-            networks["before"] = model_item(model, described)
+            networks[BEFORE] = model_item(model, described)
         options = {"grid": grid, "fill": cell}
         spec = _suite(networks, _item(score, described), methods, options)
-        run_spec(spec, folder.path / "run", workers, device, score_limit or limit)
+        run_spec(spec, folder.path / "run", workers, device, score_limit or limit, show=_show)
 
 
 def _item(data: str, described: ModelOptions) -> Item:
@@ -188,13 +192,30 @@ def _check_scoring(score: str | None, methods: str | None, described: ModelOptio
         _samples(score, described)
 
 
-def _warn_if_trained_on(score: str, data: str) -> None:
-    """Say so where the scored samples are those of the training."""
-    if score == data or Path(score).resolve() == Path(data).resolve():
-        say_error(
-            f"Warning: `--score` holds the samples of `--data` ({data}), which the network was "
-            f"fine-tuned on. Score on other samples."
-        )
+def _check_apart(
+    score: str, described: ModelOptions, network: Model, training: Tensor | None, limit: int | None
+) -> None:
+    """Reject samples to score that the network is fine-tuned on, where these are known."""
+    from assay.plan.trained_on import check_scored
+
+    if training is not None:
+        check_scored(_samples(score, described), network, training, limit)
+
+
+def _show(results: Results) -> None:
+    """Print the scores, and what does not apply but for what only a fine-tuned network has."""
+    from assay.commands.printing import print_not_applicable
+
+    print_scores(results)
+    in_domain = {n for n, p in results.entries.protocols.items() if p.name == IDSDS}
+    unexpected = [
+        cell
+        for cell in results.not_applicable
+        if cell["model"] != BEFORE or cell["protocol"] not in in_domain
+    ]
+    print_not_applicable(console, unexpected, results.entries)
+    if len(unexpected) < len(results.not_applicable):
+        say("IDSDS is a score of the fine-tuned network only.", style="dim")
 
 
 def _suite(
@@ -222,60 +243,3 @@ def _suite(
     first = spec.model_copy(update={"models": spec.models[:1]})
     applicable = only_applicable(first, methods=True, protocols=False).methods
     return spec.model_copy(update={"methods": applicable})
-
-
-def _print_card(card: Card, folder: TunedFolder) -> None:
-    console.print(_accuracies(card))
-    console.print(_distances(card))
-    say(card.sentence)
-    say(f"{card.n} samples: {card.origin}.")
-    say(f"The weights: {folder.weights}")
-    say(f"The card: {folder.card_file}")
-
-
-def _accuracies(card: Card) -> Table:
-    """Accuracies before and after."""
-    from assay.types.card import fill_text
-
-    rows = (
-        ("accuracy", card.accuracy_before, card.accuracy_after, card.placebo_accuracy),
-        ("without any one cell", card.worst_patch_before, card.worst_patch_after,
-         card.placebo_worst_patch),
-        ("without the cell that costs most", card.lowest_patch_before, card.lowest_patch_after,
-         card.placebo_lowest_patch),
-    )  # fmt: skip
-    return _table(f"Grid {card.grid}, fill {fill_text(card.fill)}",
-                  ("right on", "before", "after", "placebo"),
-                  [(name, *map(_percent, values)) for name, *values in rows])  # fmt: skip
-
-
-def _distances(card: Card) -> Table:
-    """How far the network moved, beside the placebo and another seed."""
-    rows = (
-        ("probability of the label", card.mad_softmax, card.placebo_mad_softmax,
-         card.seeds_mad_softmax),
-        ("Grad-CAM maps", card.mad_gradcam, card.placebo_mad_gradcam, card.seeds_mad_gradcam),
-        ("overlap of top samples", card.overlap, card.placebo_overlap, card.seeds_overlap),
-    )  # fmt: skip
-    return _table("Difference from the network before (mean absolute)",
-                  ("", "fine-tuned", "placebo", "another seed"),
-                  [(name, *map(_number, values)) for name, *values in rows])  # fmt: skip
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -23,6 +24,12 @@ def print_notes(console: Console, manifest: Manifest) -> None:
     for name, note in (*notes.items(), *weights.items()):
         if note:
             console.print(f"{name}: {note}.", markup=False, soft_wrap=True)
+    cards = {name: model.card.get("in_domain") for name, model in manifest.models.items()}
+    names = [n for n, c in cards.items() if isinstance(c, dict) and not c.get("training_sha256")]
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        line = f"Not known which samples fine-tuned {', '.join(names[:3])}{more}."
+        console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_accuracy(console: Console, row: CleanAccuracy) -> None:
@@ -99,12 +106,13 @@ def print_promises(console: Console, results: Results) -> None:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_not_applicable(console: Console, results: Results) -> None:
+def print_not_applicable(
+    console: Console, cells: Sequence[Mapping[str, str]], manifest: Manifest
+) -> None:
     """Print which methods and protocols did not apply, each reason once."""
-    cells = results.not_applicable
     for reason in dict.fromkeys(cell["reason"] for cell in cells):
         pairs = {(c["method"], c["protocol"]) for c in cells if c["reason"] == reason}
-        line = f"Not applicable: {', '.join(_affected(pairs, results.entries))}. {reason}"
+        line = f"Not applicable: {', '.join(_affected(pairs, manifest))}. {reason}"
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -165,6 +173,9 @@ def forecast_table(expected: Forecast) -> Table:
         minutes, seconds = divmod(round(expected.seconds), 60)
         trained = ", without training" if expected.trainings else ""
         table.add_row(f"estimated time{trained}", f"{minutes} min {seconds:02d} s")
+    if expected.training_seconds is not None:
+        minutes, seconds = divmod(round(expected.training_seconds), 60)
+        table.add_row("estimated time of training, at most", f"{minutes} min {seconds:02d} s")
     if expected.trainings:
         table.caption = escape(" ".join(f"{line}." for line in expected.training_lines))
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,11 +22,14 @@ from assay.commands.arguments import (
     ResizeOption,
     SizeOption,
     StdOption,
+    TimeoutOption,
+    TrustOption,
     WeightsOption,
     WorkersOption,
 )
-from assay.commands.terminal import FAILED, INTERRUPTED, console, say, say_error
+from assay.commands.terminal import FAILED, console, say, say_error
 from assay.errors import InputError
+from assay.processes import Stopped
 from assay.suite.defaults import METHODS, PROTOCOLS, in_words
 
 if TYPE_CHECKING:
@@ -45,6 +49,7 @@ def run(
     device: DeviceOption = None,
     limit: LimitOption = None,
     budget: BudgetOption = None,
+    timeout: TimeoutOption = None,
     micro_batch: BatchOption = None,
     dry_run: DryOption = False,
     maps: Annotated[bool, typer.Option(help="Store the attribution maps.")] = True,
@@ -85,16 +90,21 @@ def run(
         typer.Option(help="The names of the classes in the model's order, separated by commas."),
     ] = None,
     card: CardOption = None,
+    stochastic: Annotated[
+        bool | None,
+        typer.Option("--stochastic", help="Accept a model whose outputs differ for equal inputs."),
+    ] = None,
     target: Annotated[
         str,
         typer.Option(help="The class to explain: label, predicted, or a class's number or name."),
     ] = "label",
+    trust_code: TrustOption = False,
 ) -> None:
     """Run a suite, or your own model on your own data. Run it again to resume."""
     from assay.suite.from_options import ModelOptions, own_fields, own_suite
-    from assay.suite.spec import explains_nothing, make_suite, suite_fields
+    from assay.suite.spec import explains_nothing, make_suite, suite_fields, suite_origin
 
-    described = ModelOptions(weights, size, resize, mean, std, classes, card)
+    described = ModelOptions(weights, size, resize, mean, std, classes, card, stochastic)
     if suite is None:
         from assay.plan.applicable import only_applicable
 
@@ -107,8 +117,9 @@ def run(
             fields |= own_fields(model, data, described, train)
         else:
             _refuse_beside_suite(model=model, data=data, train=train, **vars(described))
-        spec = make_suite(fields, where)
-    run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps)
+        origin = suite_origin(suite).typing(model, data, train).trusting(trust_code)
+        spec = make_suite(fields, where, origin)
+    run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps, timeout=timeout)
 
 
 def _refuse_beside_suite(**options: object) -> None:
@@ -128,9 +139,19 @@ def run_spec(
     micro_batch: int | None = None,
     dry_run: bool = False,
     maps: bool = True,
+    show: Callable[[Results], None] | None = None,
+    timeout: str | None = None,
 ) -> None:
-    """Run a suite, or only count its passes, and print what came out."""
-    from assay.commands.printing import forecast_table, print_accuracy, print_notes
+    """Run a suite, or only count its passes, and print what came out.
+
+    `show` prints the scores and what does not apply, by default the order of the methods.
+    """
+    from assay.commands.printing import (
+        forecast_table,
+        print_accuracy,
+        print_failures,
+        print_notes,
+    )
     from assay.run import suite_run
 
     if limit is not None:
@@ -152,19 +173,22 @@ def run_spec(
     try:
         results = suite_run.run_suite(
             spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
-            trained=trained, began=functools.partial(print_notes, console),
+            trained=trained, timeout=timeout, began=functools.partial(print_notes, console),
             clean=functools.partial(print_accuracy, console),
         )  # fmt: skip
-    except KeyboardInterrupt:
+    except Stopped as stop:
         say_error("Stopped. Run the same command again to resume.")
-        raise SystemExit(INTERRUPTED) from None
-    _print_results(results)
+        raise SystemExit(stop.code) from None
+    (show or _print_order)(results)
+    say(f"The page: {results.report()}")
+    if results.failures:
+        print_failures(console, results.failures)
+        raise typer.Exit(FAILED)
 
 
-def _print_results(results: Results) -> None:
+def _print_order(results: Results) -> None:
     from assay.commands.printing import (
         print_answer,
-        print_failures,
         print_not_applicable,
         print_promises,
         print_unranked,
@@ -173,8 +197,4 @@ def _print_results(results: Results) -> None:
     print_answer(console, results)
     print_promises(console, results)
     print_unranked(console, results)
-    print_not_applicable(console, results)
-    say(f"The page: {results.report()}")
-    if results.failures:
-        print_failures(console, results.failures)
-        raise typer.Exit(FAILED)
+    print_not_applicable(console, results.not_applicable, results.entries)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 MISTAKE = 2  # the call is wrong, or something it needs is missing
-FAILED = 3  # the command finished, but some cell, method or rule failed
-INTERRUPTED = 130
+FAILED = 3  # some cell, method or rule failed, or the run is not complete
+INTERRUPTED = 130  # by Ctrl-C; 143 by SIGTERM
 
 console = Console()
 

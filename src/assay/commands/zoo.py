@@ -90,10 +90,6 @@ def train(
     mps: Annotated[
         bool, typer.Option("--mps", help="Start NVIDIA's multi-process service.")
     ] = False,
-    compile: Annotated[
-        bool,
-        typer.Option("--compile", help="Compile networks for training: shorter epochs on a GPU."),
-    ] = False,
 ) -> None:
     """Train networks of the zoo. Networks that are already stored are not trained again."""
     from assay.training.zoo import plan_jobs
@@ -103,7 +99,7 @@ def train(
     jobs = plan_jobs(names, parse_seeds(seeds), chosen)
     outcomes = train_zoo(
         jobs, data, out, device=device, processes=processes, epochs=epochs,
-        tuning_epochs=tuning_epochs, limit=limit, mps=mps, compile=compile, say=say,
+        tuning_epochs=tuning_epochs, limit=limit, mps=mps, say=say,
     )  # fmt: skip
     failed = [outcome for outcome in outcomes if outcome.error]
     say(f"{len(outcomes) - len(failed)} networks in {out}")

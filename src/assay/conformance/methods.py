@@ -25,14 +25,14 @@ from assay.conformance.worlds import (
     words_in_a_transformer,
 )
 from assay.engine.engine import Engine, network_engine
-from assay.errors import NotApplicable
+from assay.engine.guard import Guard
+from assay.errors import HarmError, NotApplicable
 from assay.methods.attribution import attribute, raw_map
 from assay.plan.rehearsal import Rehearsal
 from assay.plugins.registry import Passes, identity
 from assay.suite.spec import Choice, choose_one
 from assay.types import Batch
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 ROUNDING = 1e-4  # relative to the largest value, for methods of users
 _LAST: dict[str, tuple[World, Tensor]] = {}  # the last maps of a world's own samples
 
@@ -117,21 +117,13 @@ def maps_are_whole(world: World, item: Any) -> None:
 
 
 def nothing_is_left_behind(world: World, item: Any) -> None:
-    """Inputs and weights are not changed; no hook and no gradient is left."""
-    net, batch = world.model.net, world.batch
-    inputs, weights = batch.inputs.clone(), {k: v.clone() for k, v in net.state_dict().items()}
-    explain(world, item)
-    if not torch.equal(batch.inputs, inputs):
-        raise Fault("the inputs were changed: work on a clone")
-    changed = [k for k, v in net.state_dict().items() if not torch.equal(weights[k], v)]
-    if changed:
-        raise Fault(f"the weights `{changed[0]}` were changed")
-    with_gradient = [name for name, p in net.named_parameters() if p.grad is not None]
-    if with_gradient:
-        raise Fault(f"a gradient was left on `{with_gradient[0]}`: use torch.autograd.grad")
-    hooked = [n for n, m in net.named_modules() if any(getattr(m, kind) for kind in HOOKS)]
-    if hooked:
-        raise Fault(f"a hook was left on `{hooked[0]}`: remove it in a `finally`")
+    """Inputs, weights, layers and settings are not changed; no hook and no gradient is left."""
+    guard = Guard(world.model.net)
+    try:
+        with guard.watch(world.model, world.batch, choose(item).label, numbers=True):
+            explain(world, item)
+    except HarmError as harm:
+        raise Fault(str(harm)) from None
 
 
 def neighbours_do_not_matter(world: World, item: Any) -> None:
@@ -149,6 +141,11 @@ def a_seed_decides(world: World, item: Any) -> None:
     """The same call gives the same maps: randomness comes from `batch.draw`."""
     if not _same(explain(world, item), usual_maps(world, item), item):
         raise Fault("two equal calls gave different maps: draw with `batch.draw`")
+    engine = network_engine(world.model, world.batch, world.ready.forward)
+    engine.guard = Guard(world.model.net)
+    explain(world, item, engine=engine)
+    for used in engine.guard.drawn.values():
+        raise Fault(f"it uses {used[0]}, which all methods share: draw with `batch.draw`")
 
 
 def passes_are_as_declared(world: World, item: Any) -> None:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 
 from assay.data.classes import one_each
 from assay.data.contents import is_csv_of_images, is_folder_of_images
+from assay.data.pictures import open_picture
 from assay.data.texts import existing_file, number_labels, read_separated
 from assay.errors import InputError, PrerequisiteError
 from assay.paths import user_path
@@ -105,7 +106,7 @@ def _dataset(
     def fetch(sample: str) -> Sample:
         row = places[sample]
         try:
-            with Image.open(files[row]) as image:
+            with open_picture(files[row], f"`{files[row]}`") as image:
                 picture = image.convert("RGB")
         except (UnidentifiedImageError, OSError) as error:
             raise InputError(f"Expected an image in `{files[row]}`: {error}.") from error

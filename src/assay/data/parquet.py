@@ -16,6 +16,7 @@ from PIL import Image
 
 from assay.data.contents import is_parquet_of_images
 from assay.data.memory import row_ids
+from assay.data.pictures import open_picture
 from assay.errors import InputError, PrerequisiteError
 from assay.paths import user_path
 from assay.plugins.registry import dataset
@@ -63,7 +64,7 @@ def parquet(
         modality="image",
         ids=row_ids(len(labels)),
         fetch=_Rows(file, image, labels, [0, *accumulate(sizes)]),
-        fingerprint=hash_file(file),
+        fingerprint=_fingerprint(file, image, label),
         classes=classes,
         numbering="declared",
         labels=dict(zip(row_ids(len(labels)), map(int, labels), strict=True)),
@@ -102,7 +103,7 @@ def decode(cell: EncodedImage, row: int, path: Path) -> Image.Image:
     """The image in a cell: encoded bytes, or a struct that holds them.
 
     Raises:
-        InputError: There are no bytes, or they are not an image.
+        InputError: There are no bytes, they are not an image, or it is too large to decode.
     """
     raw = cell.get("bytes") if isinstance(cell, Mapping) else cell
     if not raw:
@@ -111,9 +112,11 @@ def decode(cell: EncodedImage, row: int, path: Path) -> Image.Image:
             f"themselves into the file, not only their paths."
         )
     try:
-        picture = Image.open(io.BytesIO(raw))
+        picture = open_picture(io.BytesIO(raw), f"row {row} of `{path}`")
         picture.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except InputError:
+        raise
+    except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
             f"Expected a readable image in row {row} of `{path}`, got {len(raw)} bytes "
             f"that are not one ({type(error).__name__}). Repair or drop that row."
@@ -184,6 +187,14 @@ def _named(source: pq.ParquetFile, schema: pa.Schema, labels: list[int]) -> dict
     pairs = set(zip(labels, source.read(columns=["name"])["name"].to_pylist(), strict=True))
     classes = {number: name for number, name in pairs if name}
     return dict(sorted(classes.items())) if len(pairs) == len(classes) else {}
+
+
+def _fingerprint(file: Path, image: str, label: str) -> str:
+    """The hash of the file and, where they are not the usual ones, of the columns that are read."""
+    content = hash_file(file)
+    if (image, label) == ("image", "label"):
+        return content
+    return hashlib.sha256("\0".join([content, image, label]).encode()).hexdigest()
 
 
 def hash_file(path: Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from assay.data.pictures import open_picture
 from assay.errors import PrerequisiteError
 from assay.plugins.registry import dataset
 from assay.types import Dataset, Sample
@@ -143,7 +144,7 @@ def _square(image: Image.Image) -> Image.Image:
 
 
 def _open(path: Path) -> Image.Image:
-    with Image.open(path) as image:
+    with open_picture(path, f"`{path}`") as image:
         return image.convert("RGB")
 
 

@@ -5,15 +5,17 @@ set of units) are cached by the identity of the set. Responses that do not depen
 are computed once for all methods, and stored on disk for the next run.
 """
 
+import contextlib
 import functools
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from assay.engine.guard import Guard
 from assay.engine.respondent import (
     Columns,
     Counter,
@@ -22,6 +24,8 @@ from assay.engine.respondent import (
     Question,
     Respondent,
 )
+from assay.errors import HarmError
+from assay.models.network_state import copied, rewritten
 from assay.models.prepare import prepare_network
 from assay.removal import FillChoice, Removal, fill_key, make_removal
 from assay.store import Array
@@ -45,12 +49,34 @@ class Shelf(Protocol):
 
 
 @dataclass
+class _HeldShelf:
+    """A shelf whose answers are stored later, once the method that asked for them is known."""
+
+    shelf: Shelf
+    _saves: dict[str, tuple[Arrays, dict[str, str]]] = field(default_factory=dict)
+
+    def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
+        """The stored arrays."""
+        return self.shelf.load(group)
+
+    def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
+        """Keep them: the last ones of a group hold the earlier ones, too."""
+        self._saves[group] = arrays, about
+
+    def release(self) -> None:
+        """Store what was kept."""
+        for group, (arrays, about) in self._saves.items():
+            self.shelf.save(group, arrays, about)
+
+
+@dataclass
 class Engine:
     """Responses of a model for one batch: `respond` removes units, `clean` is without removal."""
 
     batch: Batch
     respondent: Respondent
     shelf: Shelf | None = None
+    guard: Guard | None = None  # compares what methods must not change
 
     def __post_init__(self) -> None:
         """Without targets, explain the predicted classes: compute the clean responses first."""
@@ -99,6 +125,42 @@ class Engine:
         self.broken = self._always_broken.clone()
         self.memory = {group: rows for group, rows in self.memory.items() if group in self._shared}
 
+    @contextlib.contextmanager
+    def lent(self, method: str) -> Iterator[None]:
+        """Lend the engine to a method of a user. Its answers are stored when the method succeeds.
+
+        Raises:
+            HarmError: The method changed answers that others read. It is as before.
+        """
+        before, memory = dict(vars(self)), {g: dict(rows) for g, rows in self.memory.items()}
+        columns = (c for rows in memory.values() for row in rows.values() for c in row)
+        copies = [one for column in columns for one in copied("", column, "")]
+        held = None if self.shelf is None else _HeldShelf(self.shelf)
+        self.shelf = held
+        whole = False
+        try:
+            yield
+            known = ((row, self.memory.get(g, {}).get(r, row)) for g in memory
+                     for r, row in memory[g].items())  # fmt: skip
+            whole = all(row is now for row, now in known) and not rewritten(copies)
+            whole = whole and self.batch is before["batch"]
+            whole = whole and self.respondent is before["respondent"]
+        finally:
+            self.shelf = before["shelf"]
+            if not whole:
+                vars(self).update(before)
+                self.memory = memory
+                for one in copies:
+                    one.restore()
+        if not whole:
+            raise HarmError(
+                f"`{method}` changed the answers that the engine keeps for all methods. They are "
+                f"set back, and the maps of `{method}` are not used. `engine.clean` and "
+                f"`engine.respond` return copies: work on these."
+            )
+        if held is not None:
+            held.release()
+
     def respond(self, features: Features, absent: Absent, fill: FillChoice) -> Response:
         """The model's responses, `[B, K]`, when the units of each of K sets are absent."""
         name = fill_key(self.batch, fill)
@@ -136,7 +198,9 @@ class Engine:
 
     def at(self, batch: Batch) -> "Engine":
         """This engine for its own inputs, else one for the other inputs; both share the counter."""
-        return self if batch.inputs is self.batch.inputs else Engine(batch, self.respondent)
+        if batch.inputs.is_set_to(self.batch.inputs):
+            return self
+        return Engine(batch, self.respondent, guard=self.guard)
 
     def count(self, rows: int) -> None:
         """Count one call with this many rows that a method made itself."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from assay.data.memory import as_dataset
 from assay.errors import InputError
 from assay.plugins import registry
+from assay.plugins.origins import TYPED, Origin
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Dataset, Model
 
@@ -143,10 +144,11 @@ def build(
     options: Mapping[str, object],
     label: str | None = None,
     trained: TrainedWeights | None = None,
+    origin: Origin = TYPED,
 ) -> Environment:
     """An environment as a suite writes it, named by its label."""
-    plugin = registry.get("environment", name)
-    configured = plugin.configure(options)
+    plugin = registry.get("environment", name, origin)
+    configured = plugin.configure(options, origin)
     stores = _stores(plugin, TrainedWeights() if trained is None else trained)
     made = plugin.function(*stores, **configured)
     if not isinstance(made, Environment):

@@ -28,7 +28,7 @@ from assay.environments.plants import Plant, show
 from assay.environments.proof import Proof, prove
 from assay.errors import InputError
 from assay.plugins.option_types import Count
-from assay.plugins.registry import HowOnly, environment
+from assay.plugins.registry import HowOnly, NamesCode, environment
 from assay.training.supervised import RATE
 from assay.training.trained_weights import TrainedWeights
 from assay.types import UPPER_BOUND, Dataset, Model, Pixels
@@ -37,6 +37,8 @@ Labels = Annotated[int, Field(ge=2)]
 Side = Annotated[int, Field(ge=8)]
 Epochs = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0)]
+Images = Annotated[object, NamesCode("dataset")]
+Net = Annotated[object, NamesCode("network")]
 Where = Annotated[str | None, HowOnly()]  # where a network is trained, and its weights are stored
 
 PROVED = 500  # images of the proof; at least five per label
@@ -49,14 +51,14 @@ ON_CARD = ("epochs", "train", "rate", "samples", "seed")  # the settings that th
 def yellow_patch(
     trained: TrainedWeights,
     *,
-    base: object = "blank",
+    base: Images = "blank",
     size: Side = 32,
     patch: Count | None = None,
     epochs: Epochs = 2,
     train: Count = 4000,
     samples: Count = 100,
     seed: int = 0,
-    net: object = None,
+    net: Net = None,
     rate: Rate = RATE,
     device: Where = None,
     cache: Where = None,
@@ -83,7 +85,7 @@ def yellow_patch(
 def number_watermark(
     trained: TrainedWeights,
     *,
-    base: object = "blank",
+    base: Images = "blank",
     size: Side = 32,
     classes: Labels = 100,
     patch: Count | None = None,
@@ -91,7 +93,7 @@ def number_watermark(
     train: Count = 8000,
     samples: Count = 100,
     seed: int = 0,
-    net: object = None,
+    net: Net = None,
     rate: Rate = RATE,
     device: Where = None,
     cache: Where = None,
@@ -124,14 +126,14 @@ def number_watermark(
 def stripe_watermark(
     trained: TrainedWeights,
     *,
-    base: object = "blank",
+    base: Images = "blank",
     size: Side = 32,
     classes: Labels = 100,
     epochs: Epochs = 3,
     train: Count = 8000,
     samples: Count = 100,
     seed: int = 0,
-    net: object = None,
+    net: Net = None,
     rate: Rate = RATE,
     device: Where = None,
     cache: Where = None,

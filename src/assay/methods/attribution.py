@@ -1,5 +1,6 @@
 """Run any attribution method, and reduce its output to one number per position."""
 
+import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,13 +9,15 @@ import torch
 from torch import Tensor
 
 from assay.engine.engine import Engine, network_engine
+from assay.engine.guard import Guard
 from assay.errors import InputError, NotApplicable
 from assay.methods.copies import Moments as Moments
 from assay.methods.copies import noisy_moments
 from assay.models.prepare import observe
 from assay.plugins.registry import Method, code_identity, identity
+from assay.suite.fields import REDUCTION
 from assay.suite.spec import MAPS_HASH as MAPS_HASH
-from assay.suite.spec import REDUCTION, Choice
+from assay.suite.spec import Choice
 from assay.types import Batch, Model
 from assay.types.dense import dense
 
@@ -68,11 +71,23 @@ def raw_map(
 ) -> "Tensor | Moments":
     """The output of the method's formula with channels; under noise, of all copies together."""
     model = model if model.observed is not None else _observed(model, batch)
-    if choice.noise is None:
-        return _run(model, batch, choice, engine)
-    return noisy_moments(
-        model, batch, choice.noise, lambda copies: _run(model, copies, choice, engine)
-    )
+    shared = None if engine is None else engine.guard
+    guard = shared if shared is not None and shared.net is model.net else Guard(model.net)
+    users = _is_users(choice)
+    lent = engine.lent(choice.label) if users and engine is not None else contextlib.nullcontext()
+    with lent, guard.watch(model, batch, choice.label, numbers=users):
+        batch = batch.aliased() if users else batch
+        if choice.noise is None:
+            return _run(model, batch, choice, engine)
+        return noisy_moments(
+            model, batch, choice.noise, lambda copies: _run(model, copies, choice, engine)
+        )
+
+
+def _is_users(choice: Choice) -> bool:
+    """Whether a method runs code of a user, which may change anything."""
+    given_code = choice.plugin.family == "given" and MAPS_HASH not in choice.options
+    return choice.plugin.own or given_code
 
 
 def _observed(model: Model, batch: Batch) -> Model:

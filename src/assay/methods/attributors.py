@@ -18,7 +18,8 @@ from assay.methods.call_types import Keywords
 from assay.methods.cam import enlarge
 from assay.plugins.option_types import Options
 from assay.plugins.registry import Method, canonical, code_identity, identity, label
-from assay.suite.spec import REDUCTION, Choice, take_reduction
+from assay.suite.fields import REDUCTION, take_reduction
+from assay.suite.spec import Choice
 from assay.types import Batch, Model
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from assay.suite.spec import Noise
+from assay.suite.fields import Noise
 from assay.types import Batch, Model
 
 ROWS = 1024  # copies explained at once: enough to fill micro-batches, few enough for memory

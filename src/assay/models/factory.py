@@ -16,7 +16,7 @@ from assay.types import Model, Prepare
 # Options of any network, in addition to those of its factory.
 DESCRIPTION = (
     "weights", "mean", "std", "size", "resize", "classes", "cam_layer", "cam_reshape", "output",
-    "checkpoint",
+    "checkpoint", "stochastic",
 )  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def build_model(plugin: ModelFactory, options: Options, name: str) -> Model:
     Args:
         plugin: The factory: a function, a class or a network.
         options: Those of the factory, and `weights`, `mean`, `std`, `size`, `resize`, `classes`,
-            `cam_layer`, `cam_reshape`, `output`, `checkpoint`.
+            `cam_layer`, `cam_reshape`, `output`, `checkpoint`, `stochastic`.
         name: The model's name in tables.
     """
     factory = plugin.function
@@ -63,6 +63,7 @@ def describe(net: nn.Module, options: Options, name: str, prepare: Prepare | Non
         cam_reshape=options.get("cam_reshape"),
         output=options.get("output"),
         name=name,
+        stochastic=options.get("stochastic", False),
         prepare=None if options.get("size") else prepare,
     )
     return replace(

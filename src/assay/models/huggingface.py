@@ -91,9 +91,16 @@ def _load(auto: Loaded, folder: str, **options: object) -> Loaded:
     if looks_local and not path.is_dir():
         raise PrerequisiteError(f"There is no folder `{folder}`.")
     try:
-        return auto.from_pretrained(str(path) if looks_local else folder, **options)
+        name = str(path) if looks_local else folder
+        return auto.from_pretrained(name, trust_remote_code=False, **options)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().split("\n")[0]
+        if "trust_remote_code" in str(error):
+            raise InputError(
+                f"`{folder}` brings Python code of its own (`auto_map` in `config.json`), which "
+                f"assay does not run. Read that code; if you trust it, build the network in a file "
+                f"of yours and give `./file.py:function`."
+            ) from error
         raise InputError(
             f"Expected what `save_pretrained` writes in `{folder}`, but {auto.__name__} cannot "
             f"read it ({reason})."

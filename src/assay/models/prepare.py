@@ -11,6 +11,7 @@ import torch
 import torch.fx
 from torch import Tensor, nn
 
+from assay.models.network_state import Structure, copied, copied_weights, rewritten
 from assay.types import Model, Observation
 
 
@@ -23,6 +24,7 @@ def choose_micro_batch(example: Tensor) -> int:
 
 
 CHANNELS_LAST = "channels last"  # a name in `Prepared.changes`
+DRAWS, INPUT = "random numbers", "its input"  # what a forward pass may use up or change
 LOOK = 2  # rows of the first forward pass: a single row can hide effects of larger batches
 
 
@@ -73,12 +75,23 @@ def _doubled(example: Tensor) -> Tensor:
 
 def _look(model: Model, example: Tensor) -> tuple[Model, Tensor]:
     """The model with its observation on an example, and the logits of the example."""
-    with last_spatial(model) as spatial:
+    with last_spatial(model) as spatial, _side_effects(model.net, example) as changes:
         plain, binary = model.read(example)
     layer = spatial[-1] if spatial else None
     if model.cam_reshape is not None:
         layer = _last_tokens(model, example)
-    return replace(model, observed=Observation(plain.shape[1], binary, layer)), plain
+    seen = Observation(plain.shape[1], binary, layer, changes=frozenset(changes))
+    return replace(model, observed=seen), plain
+
+
+@contextlib.contextmanager
+def _side_effects(net: nn.Module, example: Tensor) -> Iterator[list[str]]:
+    """Collect in words what a forward pass inside changes."""
+    structure, stream, changes = Structure(net), torch.get_rng_state(), list[str]()
+    copies = [*copied_weights(net), *copied(INPUT, example, "")]
+    yield changes
+    changes += [change.what for change in (*structure.changed(), *rewritten(copies))]
+    changes += [DRAWS] * (not torch.equal(stream, torch.get_rng_state()))
 
 
 def _improve(

@@ -38,6 +38,7 @@ def model(
     tokens: Tokens | None = None,
     card: Card | str | Path | None = None,
     regression: bool = False,
+    stochastic: bool = False,
     **others: object,
 ) -> Model:
     """A network as assay takes it; a `Model` passes through.
@@ -62,6 +63,8 @@ def model(
         card: The card of its fine-tuning, or the file that `assay finetune` wrote.
         regression: Whether the network gives one number that is no logit; it is then explained
             itself, and protocols that need classes do not apply.
+        stochastic: Whether its outputs may differ for the same input, as with dropout that stays
+            on. Without this, a run refuses such a network.
         **others: None: any other name is an error that lists these.
 
     Raises:
@@ -72,6 +75,7 @@ def model(
         "mean": mean, "std": std, "size": size, "resize": resize, "classes": classes,
         "cam_layer": cam_layer, "cam_reshape": cam_reshape, "output": output, "name": name,
         "prepare": prepare, "tokens": tokens, "regression": regression or None,
+        "stochastic": stochastic or None,
     }  # fmt: skip
     if isinstance(net, Model):
         extra = [name for name, value in arguments.items() if value is not None]
@@ -114,6 +118,8 @@ def model(
         raise InputError(
             f"Expected `output` to be a key, a position or a function, got {type(output).__name__}."
         )
+    if not isinstance(stochastic, bool):
+        raise InputError(f"Expected `stochastic` to be true or false, got {stochastic!r}.")
     described = Model(
         net=net,
         name=name or type(net).__name__.lower(),
@@ -125,6 +131,7 @@ def model(
         tokens=tokens,
         classes=_classes(classes),
         output=output,
+        stochastic=stochastic,
         has=frozenset({"gradients", "regression" if regression else "classes"}),
     )
     return described if card is None else with_card(described, card)

@@ -4,14 +4,17 @@ from collections.abc import Iterable, Sequence
 
 from assay.plan.plan import build_one
 from assay.plugins.option_types import Item
+from assay.plugins.origins import TYPED, Origin
 from assay.suite.spec import Spec, choose_one
 from assay.types import Dataset, Model
 
 
-def applicable(kind: str, items: Iterable[Item], model: Model, dataset: Dataset) -> list[Item]:
+def applicable(
+    kind: str, items: Iterable[Item], model: Model, dataset: Dataset, origin: Origin = TYPED
+) -> list[Item]:
     """The methods or protocols whose needs the model and the dataset meet."""
     available = model.capabilities | dataset.has | {dataset.modality}
-    choices = [(item, choose_one(kind, item)) for item in items]
+    choices = [(item, choose_one(kind, item, origin)) for item in items]
     return [item for item, choice in choices if choice.plugin.required(choice.options) <= available]
 
 
@@ -31,10 +34,13 @@ def only_applicable(spec: Spec, *, methods: bool, protocols: bool) -> Spec:
     if not methods and not protocols:
         return spec
     (dataset_item,), (model_item,) = spec.datasets, spec.models
-    dataset, model = build_one("dataset", dataset_item), build_one("model", model_item)
+    dataset = build_one("dataset", dataset_item, spec.origin)
+    model = build_one("model", model_item, spec.origin)
     lists = {"methods": methods, "protocols": protocols}
     filtered_lists = {
-        field: applicable(field.removesuffix("s"), getattr(spec, field), model, dataset)
+        field: applicable(
+            field.removesuffix("s"), getattr(spec, field), model, dataset, spec.origin
+        )
         for field, filtered in lists.items()
         if filtered
     }

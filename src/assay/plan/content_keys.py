@@ -22,10 +22,17 @@ def split_contents(datasets: Mapping[str, Dataset]) -> dict[tuple[str, str], lis
 
 def model_content(model: Model, identity: int) -> list[object]:
     """What identifies a model, under keys of this version."""
+    return [model.weights_hash, model.checkpoint, *_reading(model, identity)]
+
+
+def reading_key(model: Model, identity: int) -> str:
+    """The identity of how a network is read, whatever its weights: inputs, layers, output."""
+    return registry.identity(_reading(model, identity))
+
+
+def _reading(model: Model, identity: int) -> list[object]:
     output = model.output
     return [
-        model.weights_hash,
-        model.checkpoint,
         _described_by_repr(model) if identity == 1 else _described(model),
         registry.code_identity(output) if callable(output) else output,
         *_reshape(model),

@@ -21,11 +21,25 @@ class Finished:
 
     def cell(self, shard: Shard, method: Choice, protocol: Choice) -> bool:
         """Whether the files of a cell exist, are complete, and record no failure."""
+        return self.status(shard, method, protocol) not in (None, "failed")
+
+    def status(self, shard: Shard, method: Choice, protocol: Choice) -> str | None:
+        """The status of a cell; None if one of its files is missing or not complete."""
         name = self.plan.piece(shard, method, protocol)
         scores = Store.has_table(self.store.path("scores", f"{name}.parquet"), SCORES)
         curves = Store.has_table(self.store.path("curves", f"{name}.parquet"), CURVES)
         record = Store.read_json(self.store.path("cells", f"{name}.json"), *CellRecord.required())
-        return scores and curves and record is not None and record["status"] != "failed"
+        return str(record["status"]) if scores and curves and record is not None else None
+
+    def lost(self) -> int:
+        """How many cells of the shards have no whole tables, also after a run: files were lost."""
+        plan = self.plan
+        lost = 0
+        for shard in plan.shards:
+            states = [self.status(shard, m, p) for m in plan.methods for p in plan.protocols]
+            whole = self.summary(shard) is not None or set(states) == {"failed"}
+            lost += states.count(None) if whole else len(states)
+        return lost
 
     def missing(self, shard: Shard) -> dict[str, list[Choice]]:
         """For each method label, the protocols under which the method is not scored yet."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from assay.engine.engine import Engine
-from assay.errors import InputError, NotApplicable, PrerequisiteError
+from assay.errors import HarmError, InputError, NotApplicable, PrerequisiteError
 from assay.methods.attribution import (
     MAPS_HASH,
     attribute,
@@ -21,7 +21,7 @@ from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_passes
 from assay.plan.rehearsal import FirstOf, Rehearsal, explains_again, made_up_partner
 from assay.plan.scoring import dealt
-from assay.plan.set_cells import trainings
+from assay.plan.trainings import TrainingCost, training_costs
 from assay.plugins.registry import Passes
 from assay.removal import make_removal
 from assay.suite.spec import Choice
@@ -41,9 +41,11 @@ class Forecast:
     gradient_calls: dict[str, int] = field(default_factory=dict)
     imputed_calls: dict[str, int] = field(default_factory=dict)  # of the forward ones
     unknown: list[str] = field(default_factory=list)  # methods whose cost is unknown in advance
-    trainings: dict[str, int | None] = field(default_factory=dict)  # networks at most, by protocol
+    trainings: dict[str, TrainingCost] = field(default_factory=dict)  # at most, by protocol
     train_samples: int = 0  # on so many samples, the most of any dataset
     looks: int = 0  # warm-up calls: one per process and network
+    repeated: int = 0  # passes that ask samples twice, to see whether the outputs are equal
+    repeated_calls: int = 0
     rehearsed: int = 0  # samples run one by one before a run, to measure the size of a layer
     work: int = 0  # rows, backward passes counted double: the progress bar's total
     seconds: float | None = None
@@ -70,7 +72,7 @@ class Forecast:
     @property
     def looked(self) -> int:
         """The number of these that are warm-up passes."""
-        return LOOK * self.looks + self.rehearsed
+        return LOOK * self.looks + self.rehearsed + self.repeated
 
     @property
     def backwards(self) -> int:
@@ -81,7 +83,7 @@ class Forecast:
     def calls(self) -> int:
         """The number of calls of the networks."""
         explaining = sum(self.forward_calls.values()) + sum(self.gradient_calls.values())
-        return explaining + self.looks + self.rehearsed
+        return explaining + self.looks + self.rehearsed + self.repeated_calls
 
     def __str__(self) -> str:
         """The totals, in one line."""
@@ -96,15 +98,18 @@ class Forecast:
 
     @property
     def training_lines(self) -> list[str]:
-        """What is trained, one sentence per protocol. Its time is unknown in advance."""
-        lines = []
-        for protocol, count in self.trainings.items():
-            networks = "an unknown number of" if count is None else f"at most {count:,}"
-            lines.append(
-                f"{protocol} trains {networks} networks on {self.train_samples:,} samples, which "
-                f"takes a time that is unknown in advance"
-            )
-        return lines
+        """What is trained, one sentence per protocol, with its time where that is known."""
+        return [
+            f"{protocol} {cost.in_words(self.train_samples)}"
+            for protocol, cost in self.trainings.items()
+        ]
+
+    @property
+    def training_seconds(self) -> float | None:
+        """The most seconds of all trainings; None where there are none, or not all are known."""
+        seconds = [cost.seconds for cost in self.trainings.values()]
+        known = [each for each in seconds if each is not None]
+        return sum(known) if known and len(known) == len(seconds) else None
 
 
 def forecast(finished: Finished, shards: Sequence[Shard], processes: int = 1) -> Forecast:
@@ -131,7 +136,7 @@ def forecast(finished: Finished, shards: Sequence[Shard], processes: int = 1) ->
             if ragged and first < size:
                 part, _ = _rehearse(finished, shard, size, left, estimates)
             total.add(part)
-    total.trainings = trainings(cells)
+    total.trainings = training_costs(plan, cells, timed=False)
     sizes = [len(train.ids) for d in plan.datasets.values() for train in d.splits.values()]
     total.train_samples = max(sizes, default=0)
     for estimate in estimates.values():
@@ -184,7 +189,8 @@ def _rehearse(
     batch = plan.batch(shard, shard.samples[:samples])
     model = _rehearsed_model(plan, shard, batch, explaining_methods)
     rehearsal = Rehearsal(model)
-    engine = Engine(batch, rehearsal, FirstOf(ResponseShelf(finished, shard), samples))
+    shelf, guard = ResponseShelf(finished, shard), plan.networks.guard(shard.model, model)
+    engine = Engine(batch, rehearsal, FirstOf(shelf, samples), guard)
     times, shared_before = size // samples, 0
 
     def add_rows(name: str, counts: dict[str, int]) -> None:
@@ -311,6 +317,8 @@ def _try(rehearse: Callable[[], object]) -> bool:
         rehearse()
     except NotApplicable:
         return False
+    except HarmError:  # the run records a failed cell
+        return True
     except (InputError, PrerequisiteError):
         raise
     except Exception:  # an error in the plug-in: the run records a failed cell

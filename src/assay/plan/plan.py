@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from assay.plan.prepared_networks import Networks
 from assay.plan.training_data import with_training
 from assay.plugins import registry
 from assay.plugins.display_names import take_display_name
+from assay.plugins.needs import say_missing
+from assay.plugins.origins import TYPED, Origin
 from assay.suite.spec import Choice, Spec, choose
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Card, Dataset, Model, Prepare, Tokenize
@@ -184,6 +186,10 @@ class Plan:
         available = dataset.has | model.capabilities | {dataset.modality}
         return sorted(choice.plugin.required(choice.options) - available)
 
+    def say_missing(self, model: str, missing: list[str]) -> str:
+        """Describe the needs that a model does not meet, to follow the word `needs`."""
+        return say_missing(model, missing, self.models[model].card_use)
+
     @functools.cached_property
     def _contents(self) -> dict[str, Any]:
         """The content that identifies each dataset and model, independent of their names."""
@@ -265,10 +271,11 @@ def resolve(
     Environments read trained weights from `trained`, and add to it the weights that they train.
     """
     trained = TrainedWeights() if trained is None else trained
-    datasets, live_data = _build("dataset", spec.datasets)
-    models, live_models = _build("model", spec.models)
-    worlds = list(_environments(spec.environments, trained))
-    train, live_train = _build_each("dataset", spec.train)
+    origin = spec.origin
+    datasets, live_data = _build("dataset", spec.datasets, origin)
+    models, live_models = _build("model", spec.models, origin)
+    worlds = list(_environments(spec.environments, trained, origin))
+    train, live_train = _build_each("dataset", spec.train, origin)
     datasets = with_training(datasets, train, models)
     pairs = tuple(itertools.product(datasets, models))
     for world in worlds:
@@ -279,7 +286,8 @@ def resolve(
     if device is not None:
         for model in models.values():
             model.net.to(device)
-    methods, protocols = choose("method", spec.methods), choose("protocol", spec.protocols)
+    methods = choose("method", spec.methods, origin)
+    protocols = choose("protocol", spec.protocols, origin)
     live_worlds = [item.name for item in spec.environments if isinstance(item, Environment)]
     live_methods = [c.label for c in methods if c.plugin.family == "given"]
     return Plan(
@@ -295,15 +303,17 @@ def resolve(
     )
 
 
-def _environments(items: list[Any], trained: TrainedWeights) -> Iterator[Environment]:
+def _environments(
+    items: list[Any], trained: TrainedWeights, origin: Origin
+) -> Iterator[Environment]:
     for item in items:
         if isinstance(item, Environment):
             yield item
             continue
         name, options = registry.pick(item)
-        plugin = registry.get("environment", name)
+        plugin = registry.get("environment", name, origin)
         label = take_display_name(options, plugin.options)
-        yield build_environment(name, options, label, trained)
+        yield build_environment(name, options, label, trained, origin)
 
 
 def _duplicate(kind: str, label: str) -> InputError:
@@ -312,7 +322,7 @@ def _duplicate(kind: str, label: str) -> InputError:
     )
 
 
-def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
+def _build(kind: str, items: list[Any], origin: Origin) -> tuple[dict[str, Any], list[str]]:
     built: dict[str, Any] = {}
     live: list[str] = []
     for item in items:
@@ -329,9 +339,11 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
             live.append(label)
         else:
             name, options = registry.pick(item)
-            own = take_display_name(options, _option_names(kind, name))
+            hub = kind == "model" and is_hub_name(name)
+            names = () if hub else registry.get(kind, name, origin).option_names
+            own = take_display_name(options, names)
             card = options.pop("card", None) if kind == "model" else None
-            thing, label = _from_name(kind, name, options, own)
+            thing, label = _from_name(kind, name, options, own, origin)
             thing = thing if card is None else with_card(thing, str(card))
         if label in built:
             raise _duplicate(kind, label)
@@ -339,36 +351,31 @@ def _build(kind: str, items: list[Any]) -> tuple[dict[str, Any], list[str]]:
     return built, live
 
 
-def _build_each(kind: str, items: list[Any]) -> tuple[list[Any], list[str]]:
+def _build_each(kind: str, items: list[Any], origin: Origin) -> tuple[list[Any], list[str]]:
     """The same for items that need no names of their own."""
-    built = [_build(kind, [item]) for item in items]
+    built = [_build(kind, [item], origin) for item in items]
     things = [thing for by_name, _ in built for thing in by_name.values()]
     return things, [name for _, live in built for name in live]
 
 
-def build_one(kind: str, item: Any) -> Any:
+def build_one(kind: str, item: Any, origin: Origin = TYPED) -> Any:
     """One dataset or model as a suite writes it."""
-    (thing,) = _build(kind, [item])[0].values()
+    (thing,) = _build(kind, [item], origin)[0].values()
     return thing
 
 
-def _option_names(kind: str, name: str) -> Collection[str]:
-    if kind == "model" and is_hub_name(name):
-        return ()
-    names: Collection[str] = registry.get(kind, name).option_names
-    return names
-
-
-def _from_name(kind: str, name: str, options: dict[str, Any], own: str | None) -> tuple[Any, str]:
+def _from_name(
+    kind: str, name: str, options: dict[str, Any], own: str | None, origin: Origin
+) -> tuple[Any, str]:
     """A dataset or model by its name or address, and its label."""
     if kind == "model" and is_hub_name(name):
         label = own or Path(name.partition(":")[2]).name
         return hub_model(name, options, label), label
-    plugin = registry.get(kind, name)
+    plugin = registry.get(kind, name, origin)
     if kind == "model" and plugin.source:
         label = own or plugin.name
         return build_model(plugin, options, label), label
-    configured = plugin.configure(options)
+    configured = plugin.configure(options, origin)
     thing = plugin.function(**configured)
     if kind == "dataset":
         thing = as_dataset(thing, own or plugin.name)

@@ -1,10 +1,11 @@
-"""The prepared networks of a run. Each is prepared once, with its first sample."""
+"""The prepared networks of a run and their guards. Each is prepared once, with a first sample."""
 
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from assay.engine.guard import Guard
 from assay.errors import InputError, PrerequisiteError
 from assay.models.prepare import Prepared, prepare_network
 from assay.types import Model
@@ -15,6 +16,7 @@ class Networks:
     """The prepared models of a run, by label."""
 
     prepared: dict[str, Prepared] = field(default_factory=dict)
+    guards: dict[str, Guard] = field(default_factory=dict)
 
     def ready(self, label: str, model: Model, inputs: Tensor, dataset: str) -> Prepared:
         """A model's prepared network. It is prepared once, with the first of these inputs.
@@ -35,6 +37,10 @@ class Networks:
                     f"from `{dataset}`: {kind}{' '.join(str(error).split())}"
                 ) from error
         return self.prepared[label]
+
+    def guard(self, label: str, model: Model) -> Guard:
+        """The guard of a model's network, the same for all shards."""
+        return self.guards.setdefault(label, Guard(model.net))
 
     def shrink(self, label: str, micro_batch: int) -> None:
         """Start the next shard with the micro-batch size at which the last one ended."""

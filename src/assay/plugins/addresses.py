@@ -20,23 +20,21 @@ from assay.errors import InputError, PrerequisiteError, unknown
 from assay.paths import user_path
 from assay.plugins.code import says
 from assay.plugins.moved import MOVED
+from assay.plugins.origins import TYPED, Origin, is_file
+from assay.plugins.origins import is_address as is_address
 
 FILE_MODULE = "assay_file_"  # prefix of the names of modules loaded from files
 _BESIDE: dict[str, tuple[Path, str]] = {}  # modules imported from a file's folder: path, hash
 
 
-def is_address(name: str) -> bool:
-    """Whether a name is an address, or only its file, rather than a registered name."""
-    return ":" in name or name.endswith(".py")
-
-
-def load_object(address: str) -> tuple[Any, str]:
+def load_object(address: str, origin: Origin = TYPED, kind: str = "object") -> tuple[Any, str]:
     """The object at an address, and a hash of the code of its source file.
 
     Raises:
-        PrerequisiteError: There is no such file or module.
+        PrerequisiteError: There is no such file or module, or its code may not run.
         InputError: The source cannot be imported, or does not define the object.
     """
+    origin.check(kind, address)
     if address.endswith(".py"):
         raise _nameless(address)
     place, _, name = address.rpartition(":")
@@ -45,7 +43,7 @@ def load_object(address: str) -> tuple[Any, str]:
             f"Expected `package.module:object` or `./file.py:object`, got `{address}`."
         )
     place = MOVED.get(place, place)  # the address in suites of earlier versions
-    module = _from_file(Path(place)) if _is_file(place) else _from_package(place)
+    module = _from_file(Path(place)) if is_file(place) else _from_package(place)
     if not hasattr(module, name):
         raise unknown(f"object in `{place}`:", name, _defined(module))
     return getattr(module, name), _hash(module)
@@ -71,10 +69,6 @@ def _defined(module: ModuleType) -> list[str]:
 def _made_in(module: ModuleType, value: Any) -> bool:
     imported = inspect.isclass(value) or inspect.isroutine(value)
     return not imported or getattr(value, "__module__", None) == module.__name__
-
-
-def _is_file(place: str) -> bool:
-    return place.endswith(".py") or "/" in place
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -23,7 +23,18 @@ class HowOnly:
     """
 
 
-Mark = TypeVar("Mark", Nested, HowOnly)
+@dataclass(frozen=True)
+class NamesCode:
+    """Marks an option that may hold an address in place of an object.
+
+    A suite of unknown origin may not. `Nested` says this of options that choose a plug-in.
+    For example a network: `Annotated[object, NamesCode("network")]`.
+    """
+
+    what: str
+
+
+Mark = TypeVar("Mark", Nested, HowOnly, NamesCode)
 
 
 def marked(options: Mapping[str, inspect.Parameter], kind: type[Mark]) -> dict[str, Mark]:

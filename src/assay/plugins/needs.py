@@ -29,23 +29,32 @@ NEEDS = {
 }
 
 
-def say_missing(model: str, missing: list[str]) -> str:
-    """Describe missing capabilities, to follow the word `needs` in a message."""
-    described = (f"{need} ({_remedy(need)})" for need in missing)
+def say_missing(model: str, missing: list[str], card: str = "") -> str:
+    """Describe missing capabilities, to follow the word `needs` in a message.
+
+    Args:
+        model: The name of the model.
+        missing: The capabilities.
+        card: What the card of a fine-tuned model is of and what to do; empty without one.
+    """
+    described = (f"{need} ({_remedy(need, card)})" for need in missing)
     return f"{', '.join(described)}, which model `{model}` with these data does not have."
 
 
-def _remedy(need: str) -> str:
+def _remedy(need: str, card: str) -> str:
     """What a need means, and what to do about it."""
     name, _, options = need.partition(":")
     if name != "in_domain" or not options:
         return NEEDS.get(need, "declare it in `has` of the model")
     grid, _, fill = options.removeprefix("grid=").partition(",fill=")
     fill = f"'{fill}'" if "(" in fill else fill
+    command = f"`assay finetune --model M --data D --grid {grid} --fill {fill} --out DIR`"
+    files = "`--weights DIR/weights.safetensors --card DIR/card.json`"
+    if card:
+        return f"its card is of {card}: {command}, then give {files}"
     return (
         f"a network fine-tuned on inputs without one cell of this grid and fill, and its card: "
-        f"`assay finetune --model M --data D --grid {grid} --fill {fill} --out DIR` makes one; "
-        f"then give `--weights DIR/weights.safetensors --card DIR/card.json`"
+        f"{command} makes one; then give {files}"
     )
 
 

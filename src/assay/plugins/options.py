@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from assay.errors import InputError
@@ -22,6 +22,7 @@ TYPES = {
     "boolean": "true or false",
 }  # fmt: skip
 _SHOULD = "Input should be "
+_ANYTHING = ConfigDict(arbitrary_types_allowed=True)
 
 
 SHOWN = 200  # characters of a value in an error
@@ -54,17 +55,17 @@ def not_a_number(given: object, taken: object) -> str:
     return next(filter(None, (not_a_number(*part) for part in parts)), "")
 
 
-def checked(annotation: Any, value: Any, owner: str) -> Any:
+def checked(annotation: Any, value: object, owner: str) -> object:
     """A value as its type has it; `owner` names the option in errors.
 
     Raises:
         InputError: It is not of its type, or holds a number that no result can come from.
     """
-    adapter = TypeAdapter(annotation, config={"arbitrary_types_allowed": True})
+    adapter: TypeAdapter[object] = TypeAdapter(annotation, config=_ANYTHING)
     try:
         taken = adapter.validate_python(value)
     except ValidationError as error:
-        expected = missed(annotation, value, error)
+        expected = _missed(annotation, value, error)
         raise InputError(f"Expected {owner} to be {expected}, got {_short(value)}.") from None
     if got := not_a_number(value, taken):
         expected = in_words(annotation) or "finite numbers"
@@ -83,7 +84,7 @@ def in_words(annotation: Any) -> str:
     return _words(_schema(annotation))
 
 
-def missed(annotation: Any, value: Any, error: ValidationError) -> str:
+def _missed(annotation: Any, value: object, error: ValidationError) -> str:
     """Describe what was expected instead of a value that failed validation.
 
     A single broken limit is named. Where several things are wrong, or something inside the value,
@@ -101,9 +102,7 @@ def missed(annotation: Any, value: Any, error: ValidationError) -> str:
 
 def _schema(annotation: Any) -> dict[str, Any]:
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(
-            annotation, config={"arbitrary_types_allowed": True}
-        )
+        adapter: TypeAdapter[object] = TypeAdapter(annotation, config=_ANYTHING)
         return adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
         return {}  # a Python object without a schema

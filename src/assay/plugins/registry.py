@@ -2,17 +2,16 @@
 
 import functools
 import inspect
-import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
 
 from assay.errors import InputError, unknown
 from assay.plugins.addresses import FILE_MODULE, is_address, load_object
 from assay.plugins.builtin import load_builtin
 from assay.plugins.display_names import AS, refuse_taken
+from assay.plugins.entry_points import registered
 from assay.plugins.identity import canonical as canonical
 from assay.plugins.identity import code_identity as code_identity
 from assay.plugins.identity import describe as describe
@@ -20,13 +19,17 @@ from assay.plugins.identity import identity as identity
 from assay.plugins.identity import label as label
 from assay.plugins.identity import pick as pick
 from assay.plugins.marks import HowOnly as HowOnly
+from assay.plugins.marks import NamesCode as NamesCode
 from assay.plugins.marks import Nested as Nested
 from assay.plugins.marks import marked
 from assay.plugins.needs import check_needs
+from assay.plugins.option_types import Item, Options
 from assay.plugins.options import checked
+from assay.plugins.origins import TYPED, Origin
 from assay.plugins.passes import Intervenes as Intervenes
 from assay.plugins.passes import Passes as Passes
 from assay.plugins.passes import Promise as Promise
+from assay.plugins.passes import Trainings as Trainings
 from assay.plugins.properties import UNDECLARED, Declared, Properties
 from assay.plugins.set_level import SetReduction, own_reduction
 
@@ -54,7 +57,7 @@ class Plugin:
     @functools.cached_property
     def options(self) -> dict[str, inspect.Parameter]:
         """The keyword-only parameters, with resolved annotations."""
-        hints = typing.get_type_hints(self.function, include_extras=True)
+        hints = get_type_hints(self.function, include_extras=True)
         return {
             p.name: p.replace(annotation=hints.get(p.name, Any))
             for p in inspect.signature(self.function).parameters.values()
@@ -97,24 +100,19 @@ class Plugin:
         """The first paragraph of the description."""
         return self.description.split("\n\n")[0].replace("\n", " ")
 
-    def configure(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def configure(self, options: Mapping[str, Any], origin: Origin = TYPED) -> dict[str, Any]:
         """All options: the defaults, and these options validated against the signature.
 
         Raises:
             InputError: An option is unknown, missing or not of its type.
+            PrerequisiteError: An option names code that may not run, by its origin.
         """
         for name in options:
             if name not in self.options:
-                raise unknown(
-                    f"option of {self.kind} `{self.name}`:",
-                    name,
-                    [*self.options, *self.common, AS],
-                )
-        whole = dict(self.defaults)
-        for name, value in options.items():
-            whole[name] = self._check(name, value)
-        missing = [n for n in self.options if n not in whole]
-        if missing:
+                known = [*self.options, *self.common, AS]
+                raise unknown(f"option of {self.kind} `{self.name}`:", name, known)
+        whole = self.defaults | {n: self._check(n, v, origin) for n, v in options.items()}
+        if missing := [n for n in self.options if n not in whole]:
             raise InputError(f"Expected {self.kind} `{self.name}` to be given `{missing[0]}`.")
         return whole
 
@@ -132,16 +130,13 @@ class Plugin:
         how_only = marked(self.options, HowOnly)
         return {name: value for name, value in options.items() if name not in how_only}
 
-    def _check(self, name: str, value: Any) -> Any:
+    def _check(self, name: str, value: Any, origin: Origin = TYPED) -> Any:
         kind = self.nested().get(name)
         is_tensor_fill = kind == "fill" and hasattr(value, "shape")  # used as it is
         if kind is not None and not is_tensor_fill and value is not None:
-            chosen, options = pick(value)
-            extra = {o: options.pop(o) for o in get(kind, chosen).common if o in options}
-            whole = get(kind, chosen).configure(options)
-            different = {o: v for o, v in whole.items() if v != get(kind, chosen).defaults.get(o)}
-            different |= extra
-            return {chosen: different} if different else chosen
+            return short_item(kind, value, origin)
+        if mark := marked(self.options, NamesCode).get(name):
+            origin.check_all(mark.what, value)
         owner = f"option `{name}` of {self.kind} `{self.name}`"
         return checked(self.options[name].annotation, value, owner)
 
@@ -180,8 +175,9 @@ class Protocol(Plugin):
     kind: ClassVar[str] = "protocol"
     scope: Literal["batch", "set"] = "batch"  # what it receives at once: a batch, or all samples
     models: Literal["one", "pool"] = "one"  # for sets: the scored model, or all of the suite
-    trains: Callable[[Mapping[str, Any]], int] | None = None  # networks per cell, from its options
-    unranked: Callable[[Mapping[str, Any]], str] = lambda options: ""  # why not ranked, if so
+    trains: Callable[[Options], int | Trainings] | None = None  # networks per cell
+    unranked: Callable[[Options], str] = lambda options: ""  # why not ranked, if so
+    replicates: Callable[[Options], Sequence[str]] = lambda options: ()  # metrics it averages
     higher_is_better: bool = True
     range: tuple[float, float] = (float("-inf"), float("inf"))
     chance: float | Literal["measured"] = "measured"
@@ -329,9 +325,9 @@ def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
             to score highest; `reduce`, for a number of the whole set that is not the mean of its
             samples: a function `(curves, x, weights, *, options) -> values`, or its address;
             `properties`, what it guarantees, without which it may not compare models;
-            `scope`: batch, or set for a function of a `Trial`, with `models` (one or pool) and
-            `trains`, the number of networks that a cell trains; `unranked`, why scores are not
-            ranked; both are functions of the options;
+            `scope`: batch, or set for a function of a `Trial`, with `models` (one or pool);
+            as functions of the options: `trains`, the networks that a cell trains; `replicates`,
+            the metrics of which the score is the mean; `unranked`, why scores are not ranked;
             `needs`, as for methods; `title`, `family`, `cite`, `version`.
     """
     return register("protocol", name, **facts)
@@ -344,12 +340,7 @@ model = functools.partial(register, "model")
 environment = functools.partial(register, "environment")
 
 
-@functools.cache
-def _entry_points(kind: str) -> dict[str, Any]:
-    return {e.name: e for e in entry_points(group=f"assay.{kind}s")}
-
-
-def get(kind: str, name: str) -> Any:
+def get(kind: str, name: str, origin: Origin = TYPED) -> Any:
     """The plug-in of that kind and name: built in, registered, an entry point, or at an address."""
     load_builtin(kind)
     if not isinstance(name, str):
@@ -358,17 +349,17 @@ def get(kind: str, name: str) -> Any:
             f"{', '.join(names(kind))}; or `./file.py:object`."
         )
     if is_address(name):
-        return _at_address(kind, name)
-    if name not in _REGISTERED[kind] and name in _entry_points(kind):
-        _entry_points(kind)[name].load()  # importing it runs its decorator
+        return _at_address(kind, name, origin)
+    if name not in _REGISTERED[kind] and name in registered(kind):
+        registered(kind)[name].load()  # importing it runs its decorator
     if name not in _REGISTERED[kind]:
-        raise unknown(kind, name, {*_REGISTERED[kind], *_entry_points(kind)})
+        raise unknown(kind, name, {*_REGISTERED[kind], *registered(kind)})
     return _REGISTERED[kind][name]
 
 
-def _at_address(kind: str, address: str) -> Plugin:
+def _at_address(kind: str, address: str, origin: Origin) -> Plugin:
     """A plug-in from the user's own code: a decorated function, or for most kinds a plain one."""
-    target, source = load_object(address)
+    target, source = load_object(address, origin, kind)
     plugin = getattr(target, "__assay__", None)
     if isinstance(plugin, TYPES[kind]):
         return replace(plugin, source=source)
@@ -389,9 +380,19 @@ def _at_address(kind: str, address: str) -> Plugin:
 def names(kind: str) -> list[str]:
     """All names of a kind, sorted."""
     load_builtin(kind)
-    return sorted({*_REGISTERED[kind], *_entry_points(kind)})
+    return sorted({*_REGISTERED[kind], *registered(kind)})
 
 
 def everything(kind: str) -> Iterator[Any]:
     """All plug-ins of a kind, in the order of their names."""
     return (get(kind, name) for name in names(kind))
+
+
+def short_item(kind: str, item: Any, origin: Origin = TYPED) -> Item:
+    """An item as a suite writes it, validated, with only the options that are not at a default."""
+    name, options = pick(item)
+    plugin = get(kind, name, origin)
+    extra = {o: options.pop(o) for o in plugin.common if o in options}
+    whole = plugin.configure(options, origin)
+    different = {o: v for o, v in whole.items() if v != plugin.defaults.get(o)} | extra
+    return {name: different} if different else name

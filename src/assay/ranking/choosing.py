@@ -42,19 +42,19 @@ def split_in_halves(groups: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def choose_on_other_half(
-    scores: Floats, groups: Sequence[str], *, higher_is_better: bool
+    scores: Floats, first: NDArray[np.bool_], *, higher_is_better: bool
 ) -> ChosenScores:
     """Score the best method of each half on the other half.
 
     Args:
         scores: Scores [n, m], one column per method.
-        groups: The group of each sample; there must be at least two.
+        first: Which samples are in the first half, such as `split_in_halves` says; each half has
+            at least one.
         higher_is_better: Direction of the score.
 
     Returns:
         The scores of all samples, each of a method that was chosen without it.
     """
-    first = split_in_halves(groups)
     sign = 1.0 if higher_is_better else -1.0
     best = [int(np.argmax(sign * scores[half].mean(axis=0))) for half in (first, ~first)]
     values = np.where(first, scores[:, best[1]], scores[:, best[0]])

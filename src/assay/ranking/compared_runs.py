@@ -2,51 +2,42 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol, Unpack
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from dataclasses import replace
+from typing import Unpack
 
 from assay.errors import InputError, unknown
 from assay.ranking.architectures import REPLICATE, Grouping, architecture_names
-from assay.ranking.blocks import Block, read_blocks
-from assay.ranking.model_comparison import Candidate, compare_models
-from assay.ranking.model_rows import ModelComparison, ModelComparisons, Refusal
+from assay.ranking.candidates import (
+    Candidate,
+    ComparedRun,
+    NamedModel,
+    OpenRun,
+    absence,
+    read_candidates,
+)
+from assay.ranking.common_ground import some
+from assay.ranking.model_comparison import compare_models
+from assay.ranking.model_rows import (
+    LeftOut,
+    ModelComparison,
+    ModelComparisons,
+    Refusal,
+    sentences,
+)
 from assay.ranking.resampling import BootstrapOptions
-from assay.store import Manifest, ProtocolEntry
+from assay.ranking.same_plugins import difference
+from assay.store import ModelEntry, ProtocolEntry
 
 UNRECORDED = (
     "The run does not record whether it may: an earlier version made it. Run its suite again; "
     "nothing is computed twice."
 )
-
-OUT_OF_DOMAIN = (
-    "The networks were not trained on inputs like those it makes: a part of each drop may come "
-    "from that."
+TOO_FEW = "Fewer than two different models have scores that can be compared."
+PREDICTED = (
+    "Each network is explained for the class that it predicts. These classes may differ between "
+    "the networks."
 )
-
-
-class ComparedRun(Protocol):
-    """The entries and scores of one run."""
-
-    @property
-    def folder(self) -> Path:
-        """Its folder."""
-        ...
-
-    @property
-    def entries(self) -> Manifest:
-        """The manifest as typed entries."""
-        ...
-
-    @property
-    def scores(self) -> pa.Table:
-        """One row per sample and metric of every cell."""
-        ...
 
 
 def compare_runs(
@@ -58,78 +49,69 @@ def compare_runs(
     """Compare the models of one or more runs by every protocol that may compare models.
 
     Args:
-        runs: The runs; a model that is in several of them counts once, as in the first.
+        runs: The runs. A network that is in several of them, or has several names, counts once.
         protocol: The label of one protocol; by default all that may compare models.
         replicates: The architecture by model, or a regular expression for the part of a model's
             name that numbers replicates.
         **options: `level`, `resamples`, `seed`.
 
     Raises:
-        InputError: No protocol is left, no two models share data, or `protocol` is unknown or may
-            not compare models.
+        InputError: No two models can be compared, or `protocol` is unknown or may not compare
+            models.
     """
+    result = compare_where_possible(runs, protocol, replicates, **options)
+    if not result.comparisons:
+        raise InputError(_nothing_left(runs, result.refused))
+    return result
+
+
+def compare_where_possible(
+    runs: Sequence[ComparedRun],
+    protocol: str | None = None,
+    replicates: Grouping = REPLICATE,
+    **options: Unpack[BootstrapOptions],
+) -> ModelComparisons:
+    """The same, where it is no mistake that no two models can be compared."""
     _check_targets(runs)
-    models, notes = _named_models(runs)
-    names = architecture_names([one.name for one in models], replicates)
-    refusals: dict[str, str] = {}
+    models = _named_models([OpenRun(run) for run in runs])
+    names = architecture_names(list(dict.fromkeys(one.name for one in models)), replicates)
+    models = [replace(one, architecture=names[one.name]) for one in models]
+    refused: list[Refusal] = []
     comparisons: list[ModelComparison] = []
     for label in _labels(runs, protocol):
-        reason = _refused(runs, label)
-        if not reason:
-            made = list(_compare(models, label, names, options))
-            comparisons += made
-            reason = "" if made else "Fewer than two models share data and a method under it."
-        if reason:
-            refusals[label] = reason
-    if not comparisons:
-        raise InputError(_nothing_left(runs, refusals))
-    refused = tuple(Refusal(label, reason) for label, reason in refusals.items())
-    return ModelComparisons(tuple(comparisons), refused, tuple(notes))
+        if reason := _refused(runs, label):
+            refused.append(Refusal(label, reason))
+            continue
+        made, left_out = _compare(models, label, options)
+        comparisons += made
+        refused += [] if made else [Refusal(label, TOO_FEW, left_out)]
+    notes = [PREDICTED] if runs[0].entries.target == "predicted" else []
+    return ModelComparisons(tuple(comparisons), tuple(refused), tuple(notes))
 
 
-def refusals_of(manifest: Manifest) -> list[Refusal]:
-    """The protocols of a run by which models may not be compared, with the reasons."""
-    entries = manifest.protocols
-    reasons = {label: _may_not(entry) for label, entry in entries.items()}
-    return [
-        Refusal(label, reason)
-        for label, reason in reasons.items()
-        if reason and entries[label].judges != "model"
-    ]
-
-
-@dataclass(frozen=True)
-class _NamedModel:
-    """A model of one run, by its name in the comparison."""
-
-    name: str
-    label: str
-    run: ComparedRun
-
-
-def _named_models(runs: Sequence[ComparedRun]) -> tuple[list[_NamedModel], list[str]]:
+def _named_models(runs: Sequence[OpenRun]) -> list[NamedModel]:
     """The models of all runs; equal labels of different networks get the name of their folder."""
-    models: list[_NamedModel] = []
-    notes: list[str] = []
-    hashes: dict[tuple[str, str], Path] = {}
-    labels = [label for run in runs for label in run.entries.models]
-    for run in runs:
-        for label, entry in run.entries.models.items():
-            before = hashes.setdefault((label, entry.weights_hash), run.folder)
-            if before != run.folder:
-                notes.append(f"`{label}` is in several runs and counts once, from `{before}`.")
-                continue
-            others = labels.count(label) > 1
-            clash = others and any(
-                other.entries.models[label].weights_hash != entry.weights_hash
-                for other in runs
-                if label in other.entries.models
-            )
-            name = f"{run.folder.name}/{label}" if clash else label
-            if any(one.name == name for one in models):
-                name = f"{run.folder}/{label}"
-            models.append(_NamedModel(name, label, run))
-    return models, notes
+    entries = [(run, label, entry) for run in runs for label, entry in run.entries.models.items()]
+    networks: dict[str, set[tuple[str, ...]]] = {}
+    for run, label, entry in entries:
+        networks.setdefault(label, set()).add(_network(run, label, entry))
+    names: dict[str, tuple[str, ...]] = {}  # the network of each name
+    models = []
+    for run, label, entry in entries:
+        network = _network(run, label, entry)
+        name = label if len(networks[label]) == 1 else f"{run.folder.name}/{label}"
+        if names.setdefault(name, network) != network:
+            name = f"{run.folder}/{label}"
+            names[name] = network
+        models.append(NamedModel(name, label, run))
+    return models
+
+
+def _network(run: OpenRun, label: str, entry: ModelEntry) -> tuple[str, ...]:
+    """What names of models tell apart; a network without a known hash is like no other."""
+    if not entry.weights_hash:
+        return str(run.folder), label
+    return entry.weights_hash, entry.reading or entry.inputs
 
 
 def _check_targets(runs: Sequence[ComparedRun]) -> None:
@@ -138,7 +120,10 @@ def _check_targets(runs: Sequence[ComparedRun]) -> None:
         raise InputError("Expected at least one run to compare, got none.")
     if len(set(targets.values())) > 1:
         listed = ", ".join(f"{target} in `{folder}`" for folder, target in targets.items())
-        raise InputError(f"Expected runs that explain the same `target`, got {listed}.")
+        raise InputError(
+            f"Expected runs that explain the same `target`, got {listed}. Run one of them again "
+            f"with the `target` of the other."
+        )
 
 
 def _labels(runs: Sequence[ComparedRun], protocol: str | None) -> list[str]:
@@ -158,15 +143,17 @@ def _labels(runs: Sequence[ComparedRun], protocol: str | None) -> list[str]:
 
 def _refused(runs: Sequence[ComparedRun], label: str) -> str:
     """Why a protocol may not compare the models of these runs; empty if it may."""
-    entries = [run.entries.protocols[label] for run in runs if label in run.entries.protocols]
-    reasons = [reason for entry in entries if (reason := _may_not(entry))]
+    having = [run for run in runs if label in run.entries.protocols]
+    entries = {str(run.folder): run.entries.protocols[label] for run in having}
+    reasons = [reason for entry in entries.values() if (reason := may_not(entry))]
     if reasons:
         return reasons[0]
-    kinds = {(e.name, e.version, json.dumps(dict(e.options), sort_keys=True)) for e in entries}
-    return "" if len(kinds) == 1 else "Its version or options differ between the runs."
+    differs = difference(label, list(entries.values()), list(entries))
+    return f"{differs} Compare these runs one by one, or run one again." if differs else ""
 
 
-def _may_not(entry: ProtocolEntry) -> str:
+def may_not(entry: ProtocolEntry) -> str:
+    """Why models may not be compared by a protocol; empty if they may."""
     if not entry.properties:
         return UNRECORDED
     if not entry.properties.get("inter_model"):
@@ -177,88 +164,111 @@ def _may_not(entry: ProtocolEntry) -> str:
 
 
 def _compare(
-    models: Sequence[_NamedModel],
-    label: str,
-    names: Mapping[str, str],
-    options: BootstrapOptions,
-) -> Iterator[ModelComparison]:
-    """One comparison for each dataset on which at least two models were scored."""
+    models: Sequence[NamedModel], label: str, options: BootstrapOptions
+) -> tuple[list[ModelComparison], tuple[LeftOut, ...]]:
+    """One comparison for each dataset on which models fit together, or why there is none."""
     by_data: dict[str, list[Candidate]] = {}
-    for one in models:
-        for candidate, data in _candidates(one, label, names[one.name]):
-            by_data.setdefault(data, []).append(candidate)
+    by_name: dict[str, list[Candidate]] = {}
+    for candidate in (c for one in models for c in read_candidates(one, label)):
+        by_data.setdefault(candidate.data, []).append(candidate)
+        by_name.setdefault(candidate.model, []).append(candidate)
+    entries = [m.run.entries.protocols.get(label) for m in models]
+    entry = next(one for one in entries if one is not None)
+    made: list[ModelComparison] = []
+    lonely: list[LeftOut] = []
     for candidates in by_data.values():
-        if len(candidates) > 1:
-            made = compare_models(candidates, **options)
-            if made is not None and made.models:
-                yield replace(made, notes=(*made.notes, *_domain_note(models, label)))
+        distinct, doubles, notes = _distinct(candidates)
+        one = compare_models(distinct, **options)
+        if one.models:
+            there = {c.model for c in candidates}
+            absent = _absent([m for m in models if m.name not in there], label, by_name)
+            notes = [*one.notes, *notes, *_setting_notes(one, distinct, entry)]
+            others = (*one.left_out, *doubles, *absent)
+            made.append(replace(one, left_out=others, notes=tuple(notes)))
+        lonely += [*one.left_out, *doubles]
+    if made:
+        return made, ()
+    return [], (*lonely, *_absent([m for m in models if m.name not in by_name], label, by_name))
 
 
-def _domain_note(models: Sequence[_NamedModel], label: str) -> list[str]:
-    """A note where the networks were not trained on inputs like those they are asked about."""
-    entries = [one.run.entries.protocols.get(label) for one in models]
-    known = [bool(e.properties.get("in_domain")) for e in entries if e is not None]
-    return [] if all(known) else [OUT_OF_DOMAIN]
+def _absent(
+    models: Sequence[NamedModel], label: str, by_name: Mapping[str, Sequence[Candidate]]
+) -> Iterator[LeftOut]:
+    """The models without scores on some data, and why."""
+    for name in dict.fromkeys(one.name for one in models):
+        if name in by_name:
+            places = dict.fromkeys(f"`{c.block.dataset}` in `{c.folder}`" for c in by_name[name])
+            yield LeftOut(name, f"Scored on other samples: {some(list(places))}.")
+        else:
+            reasons = [absence(one, label) for one in models if one.name == name]
+            yield LeftOut(name, " ".join(dict.fromkeys(reasons)))
 
 
-def _candidates(one: _NamedModel, label: str, architecture: str) -> Iterator[tuple[Candidate, str]]:
-    """A model under a protocol, on each dataset, and the identity of that dataset."""
-    entries = one.run.entries
-    if label not in entries.protocols:
-        return
-    ranges = {label: entries.protocols[label].limits}
-    for block in read_blocks(_rows(one.run.scores, one.label, label), None, ranges):
-        if not block.ranked:
-            continue
-        data = entries.datasets[block.dataset].fingerprint or block.dataset
-        intrinsic = {m for m, entry in entries.methods.items() if entry.family == "intrinsic"}
-        yield (
-            Candidate(
-                one.name,
-                architecture,
-                block,
-                frozenset(intrinsic),
-                frozenset(entries.controls),
-                entries.accuracy(block.dataset, one.label),
-                _stability(one, block, entries.protocols[label]),
-            ),
-            data,
+def _distinct(
+    candidates: Sequence[Candidate],
+) -> tuple[list[Candidate], list[LeftOut], list[str]]:
+    """Each network once, those that are the same under other names, and notes on other runs."""
+    kept: list[Candidate] = []
+    doubles: list[LeftOut] = []
+    again: dict[str, list[str]] = {}
+    for candidate in candidates:
+        same = next((one for one in kept if one.same_network(candidate)), None)
+        if same is None:
+            kept.append(candidate)
+        elif same.model == candidate.model:
+            again.setdefault(f"`{same.block.dataset}` in `{same.folder}`", []).append(same.model)
+        else:
+            reason = f"Has the same weights as {same.model}, and counts once."
+            doubles.append(LeftOut(candidate.model, reason))
+    notes = [
+        f"Scored several times on these samples, and counted once, in {place}: {some(names)}."
+        for place, names in again.items()
+    ]
+    return kept, doubles, notes
+
+
+def _setting_notes(
+    comparison: ModelComparison, candidates: Sequence[Candidate], entry: ProtocolEntry
+) -> list[str]:
+    """Notes on fine-tuned networks, and on inputs unlike those of the training."""
+    shown = {row.model for row in comparison.models}
+    here = [c for c in candidates if c.model in shown]
+    notes = []
+    if cards := [f"{c.model} ({c.tuning})" for c in here if c.tuning]:
+        notes.append(f"Fine-tuned, by their cards: {some(cards)}.")
+    if entry.properties.get("in_domain"):
+        return notes
+    inside = [c.model for c in here if c.in_domain(entry.options)]
+    inputs = f"inputs such as `{comparison.protocol}` makes"
+    if not inside:
+        notes.append(
+            f"No network is known to be trained on {inputs}. A part of each drop may come from "
+            f"unusual inputs."
         )
+    elif len(inside) < len(here):
+        notes.append(
+            f"Only these are known to be trained on {inputs}: {some(inside)}. A part of the other "
+            f"networks' drops may come from unusual inputs."
+        )
+    return notes
 
 
-def _rows(scores: pa.Table, model: str, protocol: str) -> pa.Table:
-    mine = pc.and_(pc.equal(scores["model"], model), pc.equal(scores["protocol"], protocol))
-    return scores.filter(mine)
-
-
-def _stability(
-    one: _NamedModel, block: Block, compared: ProtocolEntry
-) -> dict[str, dict[str, float]]:
-    """The ceilings of a model by metric and sample, from a protocol that removes the same."""
-    entries = one.run.entries.protocols
-    for label, entry in entries.items():
-        if entry.judges != "model" or any(
-            entry.options[name] != value
-            for name, value in compared.options.items()
-            if name in entry.options
-        ):
-            continue
-        rows = _rows(one.run.scores, one.label, label)
-        rows = rows.filter(pc.equal(rows["dataset"], block.dataset))
-        rows = rows.filter(pc.is_finite(rows["value"]))
-        found: dict[str, dict[str, float]] = {}
-        columns = ("metric", "sample", "value")
-        for metric, sample, value in zip(*(rows[c].to_pylist() for c in columns), strict=True):
-            found.setdefault(metric, {}).setdefault(sample, value)  # the same for every method
-        return found
-    return {}
-
-
-def _nothing_left(runs: Sequence[ComparedRun], refusals: Mapping[str, str]) -> str:
-    count = len({label for run in runs for label in run.entries.models})
-    if count < 2:
-        return f"Expected at least two models to compare, got {count}."
-    listed = " ".join(f"{label}: {reason}" for label, reason in refusals.items())
-    return (
-        f"Expected a protocol by which models may be compared, such as `single_deletion`. {listed}"
-    ).strip()
+def _nothing_left(runs: Sequence[ComparedRun], refused: Sequence[Refusal]) -> str:
+    networks = {
+        _network(OpenRun(run), label, entry)
+        for run in runs
+        for label, entry in run.entries.models.items()
+    }
+    if len(networks) < 2:
+        names = list(dict.fromkeys(label for run in runs for label in run.entries.models))
+        same = f": {some(names)} have the same weights" if len(names) > 1 else ""
+        return f"Expected at least two models to compare, got {len(networks)}{same}."
+    first = "Expected a protocol by which models may be compared, such as `single_deletion`."
+    if any(one.left_out for one in refused):
+        first = "Expected at least two models with scores that can be compared."
+    lines = [
+        line
+        for one in refused
+        for line in (f"{one.protocol}: {one.reason}", *sentences(one.left_out))
+    ]
+    return "\n".join([first, *lines])

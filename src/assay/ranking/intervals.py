@@ -95,24 +95,43 @@ def mean_interval(
         The interval; its ends are NaN for a single group and equal the mean for constant scores.
     """
     scores = _finite(values, ndim=1)[:, None]
+    return mean_intervals(scores, groups, level=level, resamples=resamples, seed=seed)[0]
+
+
+def mean_intervals(
+    values: ArrayLike,
+    groups: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> list[Interval]:
+    """Give `mean_interval` of each column of `values` [n, m], from common resamples."""
+    scores = _finite(values, ndim=2)
     _check(level, resamples)
     sums, sizes = group_sums(scores, groups)
     n_groups = len(sizes)
-    mean = float(sums.sum() / sizes.sum())
+    means = sums.sum(axis=0) / sizes.sum()
     if n_groups < 2:
-        return Interval(mean, np.nan, np.nan, n_groups)
-    deviations = _deviations(sums, sizes, np.array([mean]), np.abs(scores).max(axis=0))
-    error = float(standard_error(deviations, sizes)[0])
-    if error == 0.0:
-        return Interval(mean, mean, mean, n_groups)
-    draws = np.concatenate(
-        [
-            studentised(counts, deviations, sizes)
-            for counts in resample_counts(n_groups, resamples, seed)
-        ]
-    )[:, 0]
-    below, above = _tails(draws, level, n_groups)
-    return Interval(mean, mean - above * error, mean - below * error, n_groups)
+        return [Interval(float(mean), np.nan, np.nan, n_groups) for mean in means]
+    deviations = _deviations(sums, sizes, means, np.abs(scores).max(axis=0))
+    errors = standard_error(deviations, sizes)
+    moving = np.flatnonzero(errors)
+    ends = np.stack([means, means], axis=1)
+    if len(moving) > 0:
+        draws = np.concatenate(
+            [
+                studentised(counts, deviations[:, moving], sizes)
+                for counts in resample_counts(n_groups, resamples, seed, columns=len(moving))
+            ]
+        )
+        for column, drawn in zip(moving, draws.T, strict=True):
+            below, above = _tails(drawn, level, n_groups)
+            ends[column] = means[column] - np.array([above, below]) * errors[column]
+    return [
+        Interval(float(mean), float(low), float(high), n_groups)
+        for mean, (low, high) in zip(means, ends, strict=True)
+    ]
 
 
 def paired_differences(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,12 +18,28 @@ from assay.ranking.architectures import (
     over_samples_and_replicates,
     spread_over_replicates,
 )
+from assay.ranking.association import association
 from assay.ranking.blocks import Block, MethodScores
-from assay.ranking.choosing import ChosenScores, choose_on_other_half, width_of_choice
-from assay.ranking.intervals import Interval, PairedDifferences, mean_interval, paired_differences
+from assay.ranking.candidates import Candidate
+from assay.ranking.choosing import (
+    ChosenScores,
+    choose_on_other_half,
+    split_in_halves,
+    width_of_choice,
+)
+from assay.ranking.common_ground import CommonGround, common_ground, some
+from assay.ranking.independent import IndependentModels, independent_replicates, origins
+from assay.ranking.intervals import (
+    Interval,
+    PairedDifferences,
+    mean_interval,
+    mean_intervals,
+    paired_differences,
+)
 from assay.ranking.model_rows import (
     ArchitectureRow,
     Bounded,
+    LeftOut,
     ModelComparison,
     ModelMethodRow,
     ModelRow,
@@ -32,98 +50,102 @@ from assay.ranking.resampling import BootstrapOptions, Floats
 from assay.ranking.rows import known
 from assay.store import CleanAccuracy
 
-FEWEST_MODELS = 5  # with fewer, a correlation over models says nothing
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One model under the protocol by which models are compared.
-
-    Attributes:
-        model: Label of the model in the comparison.
-        architecture: What its replicates have in common.
-        block: The scores of all methods.
-        intrinsic: Labels of the methods that only networks that explain themselves have.
-        controls: Labels of the controls.
-        accuracy: How often it is right on the samples, where that is known.
-        stability: Ceilings by name, one number per sample; empty where they were not measured.
-    """
-
-    model: str
-    architecture: str
-    block: Block
-    intrinsic: frozenset[str] = frozenset()
-    controls: frozenset[str] = frozenset()
-    accuracy: CleanAccuracy | None = None
-    stability: Mapping[str, Mapping[str, float]] | None = None
-
-    @property
-    def eligible(self) -> dict[str, MethodScores]:
-        """The methods that may be the best one: ranked, neither control nor intrinsic."""
-        apart = self.intrinsic | self.controls
-        return {s.method: s for s in self.block.ranked if s.method not in apart}
+WEAK = "How well such a network can be explained says little."
+ONE_EACH = (
+    "Each architecture has one model. The order is of these networks; another training of an "
+    "architecture may differ."
+)
+NO_CEILING = "The ceiling was not measured: add `drop_stability` for the same cells and fill."
 
 
 def compare_models(
     candidates: Sequence[Candidate], level: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> ModelComparison | None:
+) -> ModelComparison:
     """Compare models on the methods and samples that all of them have.
 
     Args:
-        candidates: At least two models on the same dataset, under the same protocol.
+        candidates: Different models on the same samples, under the same protocol.
         level: Nominal coverage of the intervals; of all pairs together for differences.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
 
     Returns:
-        The comparison; None where no method is common to all models.
+        The comparison of those that fit together; without rows where no two of them do.
     """
-    first = candidates[0].block
-    methods = _common_methods(candidates)
-    if not methods:
-        return None
     options: BootstrapOptions = {"level": level, "resamples": resamples, "seed": seed}
-    samples, notes = _shared_samples(candidates, methods)
-    if len(set(first.groups_of(samples))) < 2:
-        notes = [*notes, "The models share fewer than two independent samples: no comparison."]
-        return replace(_nothing(first, methods), notes=tuple(notes))
-    work = _Work(candidates, methods, samples, options)
-    rows = work.model_rows()
+    ground = common_ground(candidates)
+    block = (ground.candidates or candidates)[0].block
+    nothing = _nothing(block, ground)
+    if not ground.candidates:
+        return nothing
+    samples, notes = _shared_samples(ground)
+    if len(set(block.groups_of(samples))) < 2:
+        reason = "The models share fewer than two independent samples with all scores."
+        names = [c.model for c in ground.candidates]
+        return replace(nothing, left_out=(*nothing.left_out, *(LeftOut(n, reason) for n in names)))
+    work = _Work(ground.candidates, ground.methods, samples, options)
+    rows, higher = work.model_rows(), nothing.higher_is_better
     architectures, architecture_pairs = work.architectures()
-    sign = 1 if first.higher_is_better else -1
-    best_first = sorted(rows, key=lambda row: -sign * (row.score.value or 0.0))
     return replace(
-        _nothing(first, methods),
-        models=tuple(best_first),
-        pairs=_pairs([c.model for c in candidates], work.differences, first.higher_is_better),
+        nothing,
+        models=tuple(_best_first(rows, higher)),
+        pairs=_pairs([c.model for c in ground.candidates], work.differences, higher, len(samples)),
         architectures=architectures,
         architecture_pairs=architecture_pairs,
         by_method=tuple(work.method_rows()),
-        correlation=_correlation(architectures or rows),
+        correlation=association(rows, origins(ground.candidates), level),
         notes=(*notes, *work.notes()),
     )
 
 
-def _common_methods(candidates: Sequence[Candidate]) -> list[str]:
-    """The methods that every model has with the same options."""
-    by_model = [{m: s.options for m, s in c.eligible.items()} for c in candidates]
-    return [m for m, options in by_model[0].items() if all(o.get(m) == options for o in by_model)]
-
-
-def _nothing(block: Block, methods: Sequence[str]) -> ModelComparison:
+def _nothing(block: Block, ground: CommonGround) -> ModelComparison:
     facts = (block.dataset, block.protocol, block.metric, block.higher_is_better)
-    return ModelComparison(*facts, methods=tuple(methods), models=(), pairs=())
+    return ModelComparison(
+        *facts,
+        methods=tuple(ground.methods),
+        models=(),
+        pairs=(),
+        left_out=tuple(ground.left_out),
+        methods_left_out=tuple(ground.methods_left_out),
+    )
 
 
-def _shared_samples(
-    candidates: Sequence[Candidate], methods: Sequence[str]
-) -> tuple[list[str], list[str]]:
+def _shared_samples(ground: CommonGround) -> tuple[list[str], list[str]]:
     """The samples that every model has under every common method, and a note on lost ones."""
-    sets = [set(c.eligible[m].values) for c in candidates for m in methods]
+    sets = [set(c.eligible[m].values) for c in ground.candidates for m in ground.methods]
     shared = sorted(set.intersection(*sets))
     most = max(map(len, sets))
     lost = f"{most - len(shared)} of {most} samples do not have all scores and are left out."
     return shared, [lost] if len(shared) < most else []
+
+
+def _best_first(rows: Sequence[ModelRow], higher: bool) -> list[ModelRow]:
+    sign = 1 if higher else -1
+    return sorted(rows, key=lambda row: -sign * (row.score.value or 0.0))
+
+
+def method_rows(
+    candidate: Candidate, common: Sequence[str], options: BootstrapOptions
+) -> list[ModelMethodRow]:
+    """The mean of each method on one model; circular cells and controls are left out."""
+    block = candidate.block
+    shown = [s for s in block.ranked if s.method not in candidate.controls]
+    together: dict[tuple[str, ...], list[MethodScores]] = {}  # by their samples
+    for scores in shown:
+        together.setdefault(tuple(sorted(scores.values)), []).append(scores)
+    intervals: dict[str, Bounded] = {}
+    for samples, of in together.items():
+        values = [[scores.values[sample] for scores in of] for sample in samples]
+        made = mean_intervals(values, block.groups_of(samples), **options)
+        for scores, interval in zip(of, made, strict=True):
+            intervals[scores.method] = _bounded(interval.within(*block.range), len(samples))
+    rows = []
+    for scores in shown:
+        kind = "common" if scores.method in common else "some"
+        kind = "intrinsic" if scores.method in candidate.intrinsic else kind
+        score = intervals[scores.method]
+        rows.append(ModelMethodRow(candidate.model, scores.method, kind, score, score.n))
+    return rows
 
 
 @dataclass(frozen=True)
@@ -151,45 +173,56 @@ class _Work:
     def _level(self) -> float:
         return self.options.get("level", 0.95)
 
-    def _chosen(self, candidate: Candidate) -> ChosenScores:
-        scores = np.array(
-            [[candidate.eligible[m].values[s] for m in self.methods] for s in self.samples]
-        )
-        higher = self._block.higher_is_better
-        return choose_on_other_half(scores, self._groups, higher_is_better=higher)
+    @functools.cached_property
+    def _tables(self) -> list[Floats]:
+        """The scores of each model on all samples by all common methods [n, methods]."""
+        return [
+            np.array([[c.eligible[m].values[s] for m in self.methods] for s in self.samples])
+            for c in self.candidates
+        ]
 
+    @functools.cached_property
+    def _chosen(self) -> list[ChosenScores]:
+        """The score of each model's best method, chosen on the other half."""
+        first, higher = split_in_halves(self._groups), self._block.higher_is_better
+        return [choose_on_other_half(t, first, higher_is_better=higher) for t in self._tables]
+
+    @functools.cached_property
     def _values(self) -> Floats:
         """The scores of all models on all samples [n, models]."""
-        return np.stack([self._chosen(c).values for c in self.candidates], axis=1)
+        return np.stack([chosen.values for chosen in self._chosen], axis=1)
 
-    def _interval(self, values: Floats) -> Interval:
-        interval = mean_interval(values, self._groups, **self.options).widened(self._width)
-        return interval.within(*self._block.range)
+    def _intervals(self, values: Floats) -> list[Interval]:
+        """The interval of each column of chosen scores [n, m]."""
+        made = mean_intervals(values, self._groups, **self.options)
+        return [one.widened(self._width).within(*self._block.range) for one in made]
 
-    @property
+    @functools.cached_property
     def differences(self) -> PairedDifferences:
         """All models compared in pairs, on the same samples."""
         least, most = self._block.range
-        paired = paired_differences(self._values(), self._groups, **self.options)
+        paired = paired_differences(self._values, self._groups, **self.options)
         return paired.widened(self._width).within(most - least)
 
     def model_rows(self) -> list[ModelRow]:
         """One row per model, in their own order."""
         order = tied_ranks(self.differences, higher_is_better=self._block.higher_is_better)
         rows = []
-        for candidate, rank in zip(self.candidates, order.ranks, strict=True):
-            chosen = self._chosen(candidate)
+        columns = (self.candidates, self._chosen, self._intervals(self._values), order.ranks)
+        for candidate, chosen, interval, rank in zip(*columns, strict=True):
             rows.append(
                 ModelRow(
                     candidate.model,
                     candidate.architecture,
                     _accuracy(candidate.accuracy, self._level),
-                    _bounded(self._interval(chosen.values)),
+                    _bounded(interval, len(self.samples)),
                     (self.methods[chosen.methods[0]], self.methods[chosen.methods[1]]),
                     int(rank) if order.ties_broken else None,
                     self._ceiling(candidate, "noise"),
                     self._ceiling(candidate, "other_fill"),
                     len(self.samples),
+                    candidate.tuning,
+                    candidate.weak,
                 )
             )
         return rows
@@ -201,55 +234,54 @@ class _Work:
             return Bounded()
         groups = self._block.groups_of(there)
         values = [by_sample[sample] for sample in there]
-        return _bounded(mean_interval(values, groups, **self.options).within(-1.0, 1.0))
+        interval = mean_interval(values, groups, **self.options).within(-1.0, 1.0)
+        return _bounded(interval, len(there))
 
     def method_rows(self) -> list[ModelMethodRow]:
         """The mean of each method on each model; circular cells and controls are left out."""
-        rows = []
-        for candidate in self.candidates:
-            for scores in candidate.block.ranked:
-                if scores.method in candidate.controls:
-                    continue
-                kind = "common" if scores.method in self.methods else "some"
-                kind = "intrinsic" if scores.method in candidate.intrinsic else kind
-                score = _bounded(candidate.block.interval(scores, self.options))
-                n = len(scores.values)
-                rows.append(ModelMethodRow(candidate.model, scores.method, kind, score, n))
-        return rows
+        return [row for c in self.candidates for row in method_rows(c, self.methods, self.options)]
+
+    @functools.cached_property
+    def _replicates(self) -> IndependentModels:
+        """The places of independent models by architecture, and what counts as one model."""
+        return independent_replicates(self.candidates, self._tables)
 
     def architectures(self) -> tuple[tuple[ArchitectureRow, ...], tuple[PairRow, ...]]:
         """The architectures of which there are several models, best first, and their pairs."""
-        names = [c.architecture for c in self.candidates]
-        several = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        several = {name: mine for name, mine in self._replicates.places.items() if len(mine) > 1}
         if not several:
             return (), ()
-        values, higher = self._values(), self._block.higher_is_better
-        columns = [[i for i, name in enumerate(names) if name == one] for one in several]
-        means = np.stack([values[:, mine].mean(axis=1) for mine in columns], axis=1)
-        spreads = [spread_over_replicates(values[:, mine].mean(axis=0)) for mine in columns]
+        values, higher = self._values, self._block.higher_is_better
+        means = np.stack([values[:, mine].mean(axis=1) for mine in several.values()], axis=1)
+        spreads = [spread_over_replicates(values[:, m].mean(axis=0)) for m in several.values()]
         paired = paired_differences(means, self._groups, **self.options).widened(self._width)
         differences = differences_of_architectures(paired, spreads, self._level)
         order = tied_ranks(differences, higher_is_better=higher)
         rows = [
             self._architecture(name, mine, means[:, i], spreads[i], int(order.ranks[i]))
-            for i, (name, mine) in enumerate(zip(several, columns, strict=True))
+            for i, (name, mine) in enumerate(several.items())
         ]
         if not order.ties_broken or len(rows) < 2:
             rows = [replace(row, rank=None) for row in rows]
         sign = 1 if higher else -1
         rows.sort(key=lambda row: -sign * (row.score.value or 0.0))
-        return tuple(rows), _pairs(several, differences, higher)
+        return tuple(rows), _pairs(list(several), differences, higher, len(self.samples))
 
     def _architecture(
         self, name: str, mine: Sequence[int], values: Floats, spread: ReplicateSpread, rank: int
     ) -> ArchitectureRow:
-        interval = over_samples_and_replicates(self._interval(values), spread, self._level)
+        (samples,) = self._intervals(values[:, None])
+        interval = over_samples_and_replicates(samples, spread, self._level)
         right = [one.accuracy for i in mine if (one := self.candidates[i].accuracy) is not None]
+        counts = [one.n for i in mine if (one := self.candidates[i].accuracy) is not None]
+        accuracy = Bounded()
+        if len(right) == len(mine) and min(counts) > 0:
+            accuracy = _mean_accuracy(np.array(right), min(counts), self._level)
         return ArchitectureRow(
             name,
             tuple(self.candidates[i].model for i in mine),
-            sum(right) / len(right) if len(right) == len(mine) else None,
-            _bounded(interval.within(*self._block.range)),
+            accuracy,
+            _bounded(interval.within(*self._block.range), len(self.samples)),
             spread.deviation,
             rank,
         )
@@ -260,29 +292,56 @@ class _Work:
         groups = len(set(self._groups))
         if groups < FEWEST_GROUPS:
             notes.append(f"{groups} independent samples give no order; {FEWEST_GROUPS} are needed.")
-        alone = [c.architecture for c in self.candidates]
-        single = [name for name in dict.fromkeys(alone) if alone.count(name) == 1]
-        if len(single) < len(set(alone)):
-            notes += [f"{name}: one model does not show how replicates differ." for name in single]
-        if not any(c.stability for c in self.candidates):
-            notes.append("The ceiling was not measured: add a stability protocol to the run.")
+        weak = [c.model for c in self.candidates if c.weak]
+        if weak:
+            notes.append(f"Hardly right more often than by chance: {some(weak)}. {WEAK}")
+        places = self._replicates.places
+        single = [name for name, mine in places.items() if len(mine) == 1]
+        if len(single) == len(places):
+            notes.append(ONE_EACH)
+        elif single:
+            notes.append(f"One model does not show how replicates differ: {some(single)}.")
+        notes += self._replicates.notes
+        without = [c.model for c in self.candidates if not c.stability]
+        if len(without) == len(self.candidates):
+            by_cells = "grid" in json.loads(self._block.protocol_options)
+            notes.append(NO_CEILING if by_cells else "No ceiling of this score is known.")
+        elif without:
+            notes.append(f"No ceiling was measured for the same cells and fill: {some(without)}.")
         return notes
 
 
 def _accuracy(clean: CleanAccuracy | None, level: float) -> Bounded:
     if clean is None or clean.n == 0:
         return Bounded()
-    test = stats.binomtest(round(clean.accuracy * clean.n), clean.n)
-    ends = test.proportion_ci(level, method="wilson")
-    return Bounded(clean.accuracy, float(ends.low), float(ends.high))
+    low, high = _wilson(clean.accuracy, clean.n, level)
+    return Bounded(clean.accuracy, low, high, clean.n)
 
 
-def _bounded(interval: Interval) -> Bounded:
-    return Bounded(interval.mean, known(interval.low), known(interval.high))
+def _mean_accuracy(right: Floats, n: int, level: float) -> Bounded:
+    """The mean accuracy of replicates on n samples, with an interval over both.
+
+    Replicates see the same samples, so the samples count as for one network.
+    """
+    spread = spread_over_replicates(right)
+    samples = Interval(spread.mean, *_wilson(spread.mean, n, level), n)
+    return _bounded(over_samples_and_replicates(samples, spread, level).within(0.0, 1.0), n)
+
+
+def _wilson(share: float, n: int, level: float) -> tuple[float, float]:
+    z = float(stats.norm.ppf((1 + level) / 2))
+    centre = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low, high = ((centre + sign * half) / (1 + z * z / n) for sign in (-1, 1))
+    return max(0.0, low), min(1.0, high)
+
+
+def _bounded(interval: Interval, n: int) -> Bounded:
+    return Bounded(interval.mean, known(interval.low), known(interval.high), n)
 
 
 def _pairs(
-    names: Sequence[str], differences: PairedDifferences, higher: bool
+    names: Sequence[str], differences: PairedDifferences, higher: bool, n: int
 ) -> tuple[PairRow, ...]:
     """All pairs, positive where the first is better."""
     better = resolved(differences, higher_is_better=higher)
@@ -293,20 +352,5 @@ def _pairs(
         low, high = sorted((sign * differences.low[i, j], sign * differences.high[i, j]))
         ends = known(float(low)), known(float(high))
         mean = sign * float(differences.mean[i, j])
-        rows.append(PairRow(names[i], names[j], mean, *ends, verdict))
+        rows.append(PairRow(names[i], names[j], mean, *ends, verdict, n))
     return tuple(rows)
-
-
-def _correlation(rows: Sequence[ModelRow | ArchitectureRow]) -> float | None:
-    """Spearman's correlation of score and accuracy over models or architectures."""
-    pairs = []
-    for row in rows:
-        accuracy = row.accuracy if isinstance(row, ArchitectureRow) else row.accuracy.value
-        if accuracy is not None and row.score.value is not None:
-            pairs.append((accuracy, row.score.value))
-    if len(pairs) < FEWEST_MODELS or any(
-        len(set(column)) < 2 for column in zip(*pairs, strict=True)
-    ):
-        return None
-    value = float(stats.spearmanr(*zip(*pairs, strict=True)).statistic)
-    return None if math.isnan(value) else value

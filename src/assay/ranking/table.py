@@ -52,6 +52,7 @@ STATUS_NAMES = {
     "upper_bound": "upper-bound truth",
     "shown": "not ranked",
 }  # statuses that people read differently
+FORMULA = ("=", "+", "-", "@", "\t", "\n")  # how a formula may start in a spreadsheet
 HEADER = ("rank", "method", "mean", "interval", "n", "vs best control", "note")
 
 _LATEX = {
@@ -67,11 +68,14 @@ def to_arrow(rows: Sequence[BoardRow]) -> pa.Table:
 
 
 def to_csv(rows: Sequence[BoardRow]) -> str:
-    """Give all columns as CSV, empty where nothing is known."""
+    """Give all columns as CSV, empty where nothing is known.
+
+    A text that a spreadsheet would read as a formula gets an apostrophe in front.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(SCHEMA.names)
-    writer.writerows([getattr(row, name) for name in SCHEMA.names] for row in rows)
+    writer.writerows([_no_formula(getattr(row, name)) for name in SCHEMA.names] for row in rows)
     return out.getvalue()
 
 
@@ -153,6 +157,14 @@ def _cells(row: BoardRow) -> tuple[str, ...]:
 def _digits(value: float, sign: str = "") -> str:
     """Three decimals, or three digits where decimals would show nothing."""
     return f"{value:{sign}.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:{sign}.3g}"
+
+
+def _no_formula(cell: object) -> object:
+    """A cell that no spreadsheet calculates, and that stays one cell; numbers stay numbers."""
+    if not isinstance(cell, str):
+        return cell
+    text = cell.replace("\r", " ")  # unquoted, it would begin a row
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def _number(value: float | None) -> str:

@@ -24,6 +24,7 @@ Tips = Callable[[Sequence[str]], Mapping[tuple[str, str], Mapping[str, float]]]
 
 TRUTH = "the truth"  # the column of the true maps
 SIDE = 112  # pixels of a map or photo on the page, at most
+PREVIEW_PIXELS = 2**24  # of a stored preview, at most: larger than the input of any network
 PER_SETTING, IN_ALL, AT_LEAST = 12, 360, 4  # samples; maps on the whole page; samples
 WORDS = 80  # of a text on the page, at most
 LEVELS = 31  # shades on either side of zero
@@ -127,13 +128,15 @@ def map_uri(values: Array) -> str:
 
 
 def photo_uri(path: Path) -> str:
-    """A preview as a small JPEG in a data URI; empty where it cannot be read."""
+    """A preview as a small JPEG in a data URI; empty where it cannot be read, or is too large."""
     try:
         with Image.open(path) as image:
+            if image.width * image.height > PREVIEW_PIXELS:
+                return ""
             small = image.convert("RGB")
             small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
             return _uri(small, "JPEG", quality=82)
-    except OSError:
+    except (OSError, Image.DecompressionBombError):
         return ""
 
 

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from assay.errors import InputError
-from assay.ranking.compared_runs import compare_runs, refusals_of
-from assay.ranking.model_rows import Bounded, ModelComparison, ModelRow, Refusal, in_text
+from assay.ranking.compared_runs import compare_where_possible
+from assay.ranking.model_rows import (
+    Bounded,
+    LeftOut,
+    ModelComparison,
+    ModelRow,
+    PairRow,
+    Refusal,
+    by_reason,
+    in_text,
+)
+from assay.ranking.model_words import RULES, answer, architecture_leads, lead, remarks, with_n
 from assay.report.charts import Estimate, forest
 from assay.report.row_texts import number
 from assay.report.scatter import Point, scatter
@@ -34,19 +43,30 @@ class ModelPanel:
     protocol: str
     answer: str
     chart: Markup
-    methods: tuple[str, ...]
     lines: tuple[ModelLine, ...]
     architectures: tuple[ModelLine, ...]
-    intrinsic: tuple[ModelLine, ...]
-    notes: tuple[str, ...]
+    leads: tuple[str, ...]
+    pairs: tuple[ModelLine, ...]
+    remarks: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class RefusedPanel:
+    """Protocols that compare no models for one reason, and the reason of each model."""
+
+    protocols: str
+    reason: str
+    left_out: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class ModelSection:
-    """All comparisons of a run, and the protocols that may not compare models."""
+    """All comparisons of a run, and the protocols that compare no models."""
 
     panels: tuple[ModelPanel, ...]
-    refused: tuple[Refusal, ...]
+    refused: tuple[RefusedPanel, ...]
+    notes: tuple[str, ...]
 
 
 def model_section(results: ShownRun) -> ModelSection | None:
@@ -59,11 +79,9 @@ def model_section(results: ShownRun) -> ModelSection | None:
     )
     if not several or not any(entry.properties for entry in manifest.protocols.values()):
         return None
-    try:
-        compared = compare_runs([results])
-    except InputError:  # no protocol may compare models
-        return ModelSection((), tuple(refusals_of(manifest)))
-    return ModelSection(tuple(map(_panel, compared.comparisons)), compared.refused)
+    compared = compare_where_possible([results])
+    panels = tuple(map(_panel, compared.comparisons))
+    return ModelSection(panels, _refused(compared.refused), (*RULES, *compared.notes))
 
 
 def _panel(one: ModelComparison) -> ModelPanel:
@@ -72,58 +90,63 @@ def _panel(one: ModelComparison) -> ModelPanel:
             _rank(row.rank),
             row.architecture,
             in_text(row.score),
-            "" if row.accuracy is None else f"{row.accuracy:.3f}",
+            with_n(row.accuracy, row.score.n, 2),
             (str(len(row.models)), f"{row.deviation:.3f}"),
         )
         for row in one.architectures
-    ]
-    maps = [
-        ModelLine("", row.model, in_text(row.score), "", (row.method, str(row.n)))
-        for row in one.intrinsic
     ]
     lines = [
         ModelLine(
             _rank(row.rank),
             row.model,
             in_text(row.score),
-            in_text(row.accuracy),
-            (*map(in_text, (row.noise, row.other_fill)), _chosen(row), str(row.n)),
+            with_n(row.accuracy, row.n),
+            (
+                in_text(lead(one.pairs, one.models[0].model, row.model)),
+                with_n(row.noise, row.n),
+                with_n(row.other_fill, row.n),
+                " / ".join(dict.fromkeys(row.chosen)),
+                str(row.n),
+            ),
         )
         for row in one.models
     ]
+    pairs = [
+        ModelLine("", f"{row.first} minus {row.second}", in_text(_difference(row)), "",
+                  (row.verdict,))
+        for row in (*one.architecture_pairs, *one.pairs)
+    ]  # fmt: skip
     return ModelPanel(
         one.dataset,
         one.protocol,
-        _answer(one),
+        answer(one),
         _chart(one),
-        one.methods,
         tuple(lines),
         tuple(architectures),
-        tuple(maps),
-        one.notes,
+        tuple(architecture_leads(one)),
+        tuple(pairs),
+        tuple(remarks(one)),
+        tuple(by_reason(one.left_out)),
     )
+
+
+def _difference(row: PairRow) -> Bounded:
+    return Bounded(row.difference, row.low, row.high, row.n)
 
 
 def _rank(rank: int | None) -> str:
     return "–" if rank is None else str(rank)
 
 
-def _chosen(row: ModelRow) -> str:
-    return " / ".join(dict.fromkeys(row.chosen))
-
-
-def _answer(one: ModelComparison) -> str:
-    """Which model comes first, in words."""
-    first = [row.model for row in one.models if row.rank == 1]
-    if not first:
-        return "There are too few samples for an order of the models."
-    if len(first) == len(one.models):
-        return "No model is clearly better than another."
-    if len(first) == 1:
-        return f"{first[0]} can be explained best."
-    if len(first) > 3:
-        return f"{len(first)} of {len(one.models)} models tie for first."
-    return f"{', '.join(first[:-1])} and {first[-1]} tie for first."
+def _refused(refused: Sequence[Refusal]) -> tuple[RefusedPanel, ...]:
+    """Each reason once, with the protocols that it is about."""
+    groups: dict[tuple[str, tuple[LeftOut, ...]], list[str]] = {}
+    for one in refused:
+        groups.setdefault((one.reason, one.left_out), []).append(one.protocol)
+    return tuple(
+        RefusedPanel(", ".join(protocols), reason, tuple(by_reason(left_out)))
+        for (reason, left_out), protocols in groups.items()
+    )
 
 
 def _ends(value: Bounded) -> tuple[float, float]:
@@ -160,12 +183,3 @@ def _estimate(row: ModelRow) -> Estimate:
     text = in_text(row.score)
     return Estimate(row.model, number(row.score.value), low, high, "method", text,
                     f"{row.model}: {text}")  # fmt: skip
-
-
-def shown_refusals(refused: Sequence[Refusal]) -> list[tuple[str, str]]:
-    """Each reason once, with the protocols that it is about."""
-    reasons = dict.fromkeys(one.reason for one in refused)
-    return [
-        (", ".join(one.protocol for one in refused if one.reason == reason), reason)
-        for reason in reasons
-    ]

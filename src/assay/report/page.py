@@ -13,7 +13,7 @@ from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
 from assay.report import board, facts, gallery, known_truth, traces, verdict
 from assay.report.charts import shown
-from assay.report.model_section import model_section, shown_refusals
+from assay.report.model_section import model_section
 from assay.report.promise_table import PromiseLine, promise_lines
 from assay.report.protocol_panels import FieldKey, ProtocolPanel
 from assay.report.shown_run import ShownRun
@@ -72,7 +72,6 @@ def render(results: ShownRun) -> str:
             sections=sections,
             overview=_overview(sections),
             compared=compared,
-            refused=shown_refusals(compared.refused) if compared else [],
             planned=planned,
             done=done,
             failures=facts.troubles(records, "failed"),

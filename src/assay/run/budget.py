@@ -7,17 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.errors import InputError
 from assay.plan.plan import Plan
 from assay.plugins import registry
 from assay.plugins.display_names import name_key
+from assay.run.durations import duration as duration
+from assay.run.durations import seconds_of as seconds_of
 from assay.run.suite_run import estimate, prepare, timings
 from assay.store import Store
-from assay.suite.spec import Choice, Cut, Spec, choose, choose_one, read_suite, usual_label
+from assay.suite.fields import Cut
+from assay.suite.spec import Choice, Spec, choose, choose_one, read_suite, usual_label
 from assay.training.trained_weights import TrainedWeights
 
 COPIES = "noise samples"  # of the option `noise`
-UNITS = {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600}
 FEWEST = 25  # samples: with fewer, intervals are too wide to separate methods
 # The options that may be halved, and the smallest useful value of each.
 FLOORS = {
@@ -85,33 +86,6 @@ def fit(
     return fitted.model_copy(update={"notes": notes}), f"{summary} ({estimated}).", plan.trained
 
 
-def seconds_of(budget: str | float) -> float:
-    """The seconds of a budget such as `90s`.
-
-    Raises:
-        InputError: The budget is not a time, or not above 0.
-    """
-    if isinstance(budget, float):
-        budget = f"{budget:f}"
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(budget))
-    unit = match and (match[2] or "s")
-    if not match or unit not in UNITS or not 0 < float(match[1]) < math.inf:
-        raise InputError(
-            f"Expected `budget` to be a time such as `90s`, `10min` or `2h`, got {budget!r}."
-        )
-    return float(match[1]) * UNITS[str(unit)]
-
-
-def duration(seconds: float) -> str:
-    """A readable time, such as `1 h 5 min`."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = [(hours, "h"), (minutes, "min"), (rest if not hours else 0, "s")]
-    return " ".join(f"{n} {unit}" for n, unit in parts if n)
-
-
 def _earlier(store: Store) -> Cut | None:
     """The cut of the run in the folder; None if there is none."""
     path = store.path("spec.yaml")
@@ -147,7 +121,8 @@ def _find(plan: Plan, whole: Cut, cost: Any) -> tuple[Cut, float]:
 
 def _cut_plan(plan: Plan, cut: Cut) -> Plan:
     spec = _cut_suite(plan.spec, cut)
-    methods, protocols = choose("method", spec.methods), choose("protocol", spec.protocols)
+    methods = choose("method", spec.methods, spec.origin)
+    protocols = choose("protocol", spec.protocols, spec.origin)
     return replace(plan, spec=spec, methods=tuple(methods), protocols=tuple(protocols))
 
 

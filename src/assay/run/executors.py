@@ -2,23 +2,26 @@
 
 import contextlib
 import ctypes
-import multiprocessing
+import itertools
 import os
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection
 
 import torch
 
+from assay.errors import PrerequisiteError
 from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
+from assay.processes import Worker, without_exit
+from assay.run.set_stage import run_sets
 from assay.run.settings import Settings
 from assay.run.shard import ShardTask, run_shard
+from assay.run.started import Reasons, Step, started
 from assay.run.watching import Watcher
-from assay.store import ShardSummary, Store
+from assay.run.workers import SETS, Crew, PipeWatcher, ShardJob, errors_sent, serve
+from assay.store import Store, file_name
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
 
@@ -63,88 +66,122 @@ def shard_task(plan: Plan, settings: Settings, shard: Shard, watcher: Watcher) -
     )
 
 
-def run_serially(plan: Plan, settings: Settings, shards: Sequence[Shard], watcher: Watcher) -> None:
-    """Run one shard after the other in this process."""
+def run_serially(
+    plan: Plan, settings: Settings, shards: Sequence[Shard], watcher: Watcher
+) -> dict[str, Reasons]:
+    """Run one shard after the other in this process; the result is what was not tried again."""
     keep_freed_memory()
-    for shard in shards:
-        run_shard(shard_task(plan, settings, shard, watcher))
+    reasons: dict[str, Reasons] = {}
+    for (dataset, model), group in itertools.groupby(shards, lambda s: (s.dataset, s.model)):
+        name = file_name(f"{dataset} {model}")
+        with started(Store(settings.folder), name) as log:
+            reasons.setdefault(name, {}).update(given_up := log.resume())
+            for shard in group:
+                task = shard_task(plan, settings, shard, watcher)
+                run_shard(replace(task, given_up=given_up, begin=log.begin))
+    return reasons
 
 
 def run_in_processes(
-    plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, watcher: Watcher
-) -> None:
-    """Run several shards at once. Every worker builds its own objects from the suite.
+    plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, watcher: Watcher,
+    timeout: float | None = None,
+) -> dict[str, Reasons]:  # fmt: skip
+    """Run several shards at once; the result is what was not tried again.
 
-    Workers get the weights that this process trained, so that none of them trains.
+    Every worker builds its own objects from the suite. Workers get the weights that this process
+    trained, so that none of them trains.
     """
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
+    weights = plan.trained.packed()
+    crew = Crew(lambda: Worker(_work, plan.spec, settings, weights), watcher, timeout)
+    crew.run(shards, min(workers, len(shards)))
+    return crew.reasons
 
-    def forward_messages() -> None:
-        while (message := queue.get()) is not None:
-            if isinstance(message, int):
-                watcher.passes(message)
-            else:
-                watcher.looked(*message)
 
-    listener = threading.Thread(target=forward_messages, daemon=True)
-    listener.start()
-    try:
-        arguments = (plan.spec, settings, queue, plan.trained.packed())
-        with ProcessPoolExecutor(workers, context, _start, arguments) as pool:
-            try:
-                for future in as_completed([pool.submit(_run_shard, shard) for shard in shards]):
-                    future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    finally:
-        queue.put(None)
-        listener.join(timeout=5)
+def run_sets_serially(
+    plan: Plan, settings: Settings, watcher: Watcher, reasons: Iterable[Reasons], progress: bool
+) -> None:
+    """Run the set protocols in this process, on all cores.
+
+    Methods whose maps could not be computed for a shard, for these reasons, are not tried again.
+    """
+    with started(Store(settings.folder), "sets") as log:
+        given_up = log.resume() | unexplained(reasons)
+        task = shard_task(plan, settings, plan.shards[0], watcher)
+        run_sets(replace(task, given_up=given_up, begin=log.begin), progress)
+
+
+def run_sets_apart(
+    plan: Plan, settings: Settings, watcher: Watcher, reasons: Iterable[Reasons], timeout: float
+) -> None:
+    """The same in one worker process, which a cell that takes too long does not survive."""
+    weights = plan.trained.packed()
+    crew = Crew(lambda: Worker(_work, plan.spec, settings, weights), watcher, timeout)
+    crew.reasons[SETS] = unexplained(reasons)
+    crew.run([None], 1)
+
+
+def unexplained(reasons: Iterable[Reasons]) -> Reasons:
+    """The methods that were given up while they explained, and why."""
+    return {s: text for steps in reasons for s, text in steps.items() if s == Step(s.method)}
 
 
 def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
-    context = multiprocessing.get_context("spawn")
-    arguments = (plan.spec, settings, None, plan.trained.packed())
-    with ProcessPoolExecutor(workers, context, _start, arguments) as pool:
-        measured = list(pool.map(_measure, range(workers)))
+    weights = plan.trained.packed()
+    crew: list[Worker[None]] = []
+    try:
+        crew += [Worker(_measure, plan.spec, settings, weights) for _ in range(workers)]
+        measured: list[dict[str, Seconds]] = [_answer(worker) for worker in crew]
+    finally:
+        for worker in crew:
+            worker.kill()
     return {name: Seconds.mean([times[name] for times in measured]) for name in measured[0]}
 
 
-@dataclass(frozen=True)
-class QueueWatcher:
-    """The watcher of a worker: send every message to the process that started the run."""
-
-    queue: Any
-
-    def passes(self, rows: int) -> None:
-        """Send the number of passes."""
-        self.queue.put(rows)
-
-    def looked(self, shard: Shard, summary: ShardSummary) -> None:
-        """Send the shard and its summary."""
-        self.queue.put((shard, summary))
+def _answer(worker: Worker[None]) -> dict[str, Seconds]:
+    try:
+        answer: dict[str, Seconds] | BaseException = worker.connection.recv()
+    except (EOFError, OSError):
+        raise PrerequisiteError(
+            f"A worker process ended while it measured the networks ({worker.fate})."
+        ) from None
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
 
 
-_WORKER: dict[str, Any] = {}
+def _measure(
+    connection: Connection, spec: Spec, settings: Settings, weights: dict[str, bytes]
+) -> None:
+    """The process of a worker that measures the networks once."""
+    with errors_sent(connection), without_exit():
+        plan = _build(spec, settings, weights)
+        connection.send({name: measure(plan, name) for name in plan.models})
 
 
-def _start(spec: Spec, settings: Settings, queue: Any, weights: dict[str, bytes]) -> None:
+def _work(
+    connection: Connection, spec: Spec, settings: Settings, weights: dict[str, bytes]
+) -> None:
+    """The process of a worker."""
+
+    def work(plan: Plan, job: ShardJob) -> None:
+        shard, given_up = job
+        task = shard_task(plan, settings, shard or plan.shards[0], PipeWatcher(connection))
+        task = replace(task, given_up=given_up, begin=connection.send)
+        if shard is not None:
+            return run_shard(task)
+        with threads(cores):
+            return run_sets(task, progress=False)
+
+    cores = torch.get_num_threads()
+    with errors_sent(connection), without_exit():
+        serve(connection, _build(spec, settings, weights), work)
+
+
+def _build(spec: Spec, settings: Settings, weights: dict[str, bytes]) -> Plan:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     torch.set_num_threads(1)
     keep_freed_memory()
-    plan = apply(
+    return apply(
         resolve(spec, settings.device, TrainedWeights(weights), settings.identity), settings
     )
-    _WORKER.update(plan=plan, settings=settings, queue=queue)
-
-
-def _run_shard(shard: Shard) -> None:
-    watcher = QueueWatcher(_WORKER["queue"])
-    run_shard(shard_task(_WORKER["plan"], _WORKER["settings"], shard, watcher))
-
-
-def _measure(_: int) -> dict[str, Seconds]:
-    plan: Plan = _WORKER["plan"]
-    return {name: measure(plan, name) for name in plan.models}

@@ -9,7 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
+from assay.plan.content_keys import reading_key
 from assay.plan.plan import Plan, Shard
+from assay.plan.scoring import replicates_of, unranked
 from assay.plugins import registry
 from assay.plugins.set_level import reduction_name
 from assay.run.settings import Settings
@@ -125,6 +127,7 @@ def _describe_model(
             name: value.to_json() if isinstance(value, Card) else value
             for name, value in model.card.items()
         },
+        reading=reading_key(model, plan.identity),
     )
 
 
@@ -168,7 +171,8 @@ def _describe_protocol(choice: Choice) -> ProtocolEntry:
         axis=plugin.axis,
         judges=plugin.judges,
         properties=plugin.guarantees(choice.options).to_json(),
-        unranked=plugin.unranked(choice.options),
+        unranked=unranked(choice),
+        replicates=replicates_of(choice),
     )
 
 
@@ -182,6 +186,7 @@ def _describe_plugin(choice: Choice) -> PluginEntry:
         summary=plugin.summary,
         version=plugin.version,
         options=registry.canonical(choice.shown_options),
+        key=registry.identity(choice.key),
     )
 
 

@@ -8,29 +8,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import InputError, NotApplicable, PrerequisiteError, warn
+from assay.errors import InputError, warn
 from assay.plan.cells import Cell, CellOutcome
-from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard
-from assay.plan.scoring import standing
+from assay.plan.scoring import replicates_of, standing
 from assay.plan.set_cells import SetCell, shards_of, unmet
-from assay.plugins.needs import say_missing
+from assay.plan.trainings import trains
 from assay.progress import bar
 from assay.ranking.reductions import reduction_of
-from assay.run.shard import ShardTask, error_text, finite
+from assay.run.failures import outcome_of
+from assay.run.shard import ShardTask, finite
+from assay.run.started import Step
 from assay.run.trials import BatchCache, TrialMaker
 from assay.store import Array
 from assay.types import Scores
 
 
-def run_sets(finished: Finished, task: ShardTask, progress: bool = True) -> None:
+def run_sets(task: ShardTask, progress: bool = True) -> None:
     """Compute the missing cells of set protocols. Finished cells are not computed again.
 
     Args:
-        finished: What the run's folder holds.
-        task: The task of any shard: says where pieces go.
+        task: The task of any shard: says where pieces go, and what is not tried again.
         progress: Whether to show bars.
     """
+    finished = task.finished
     cells, batches = finished.unfinished_sets(), BatchCache()
     _warn_of_labels(finished.plan, cells)
     sizes = [_steps(cell) for cell in cells]
@@ -61,8 +62,8 @@ def _warn_of_labels(plan: Plan, cells: Sequence[SetCell]) -> None:
 
 def _steps(cell: SetCell) -> int:
     """The steps of a cell in the bar: itself, and the networks that it says it trains."""
-    count = cell.protocol.plugin.trains
-    return 1 + (0 if count is None else count(cell.protocol.options))
+    trained = trains(cell.protocol)
+    return 1 + (0 if trained is None else trained.networks)
 
 
 @dataclass
@@ -88,8 +89,13 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
     plan = maker.finished.plan
     missing = unmet(plan, cell)
     if missing:
-        return CellOutcome("n/a", f"Needs {say_missing(cell.model, missing)}")
-    started = time.monotonic()
+        return CellOutcome("n/a", f"Needs {plan.say_missing(cell.model, missing)}")
+    step = Step(cell.method.label, f"{cell.protocol.label} on {cell.place}")
+    for known in (step, Step(cell.method.label)):
+        if known in maker.task.given_up:
+            return CellOutcome("failed", maker.task.given_up[known])
+    maker.task.begin(step)
+    began = time.monotonic()
     model = plan.models[cell.model]
     try:
         maps, lost = finite(maker.maps(cell, "scored", None))
@@ -98,13 +104,9 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
             raw = cell.protocol.plugin.function(maker.trial(cell), **cell.protocol.options)
         scores = _checked(cell, raw, len(broken))
         whole = _standing(maker, cell)
-    except NotApplicable as reason:
-        return CellOutcome("n/a", str(reason))
-    except PrerequisiteError:
-        raise
-    except Exception as error:
-        return CellOutcome("failed", error_text(error))
-    return replace(_scored(cell, scores, broken, flat, whole), seconds=time.monotonic() - started)
+    except BaseException as error:
+        return outcome_of(error)
+    return replace(_scored(cell, scores, broken, flat, whole), seconds=time.monotonic() - began)
 
 
 def _standing(maker: TrialMaker, cell: SetCell) -> str:
@@ -119,9 +121,31 @@ def _checked(cell: SetCell, scores: object, size: int) -> Scores:
             f"scored samples."
         )
     value = scores.value.detach().double().cpu()
+    _check_replicates(cell, scores, value)
     if reduction_of(cell.protocol) is not None:  # computed later from the curves of the whole set
         value = torch.full_like(value, torch.nan)
     return replace(scores, value=value)
+
+
+def _check_replicates(cell: SetCell, scores: Scores, value: Tensor) -> None:
+    """Check that a score is the mean of the replicates that the protocol declares."""
+    names = replicates_of(cell.protocol)
+    if not names:
+        return
+    listed = ", ".join(f"`{name}`" for name in names)
+    for name in names:
+        if name not in scores.extra or scores.extra[name].shape != value.shape:
+            raise InputError(
+                f"Expected `{cell.protocol.label}` to return one value for each of {len(value)} "
+                f"scored samples in `extra` under {listed}, as it declares by `replicates`; "
+                f"`{name}` is missing or has another shape."
+            )
+    mean = torch.stack([scores.extra[name].detach().double().cpu() for name in names]).mean(0)
+    if not torch.allclose(mean, value, rtol=1e-5, atol=1e-6, equal_nan=True):
+        raise InputError(
+            f"Expected the value of `{cell.protocol.label}` to be the mean of its replicates "
+            f"{listed}, got values that differ by up to {float((mean - value).abs().max()):.3g}."
+        )
 
 
 def _constant(maps: Tensor) -> Array:  # [N]

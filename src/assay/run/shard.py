@@ -2,8 +2,7 @@
 
 import json
 import time
-import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from assay.engine.engine import Engine
 from assay.engine.respondent import Counter, NetworkRespondent
-from assay.errors import NotApplicable, PrerequisiteError
 from assay.methods.attribution import (
     Moments,
     explain_again,
@@ -28,8 +26,9 @@ from assay.plan.promised import promise_gaps, promise_passes
 from assay.plan.scoring import dealt, empty_maps, score_case, standing
 from assay.plan.set_cells import applicable_sets
 from assay.plugins.identity import canonical
-from assay.plugins.needs import say_missing
+from assay.run.failures import outcome_of
 from assay.run.previews import summarise
+from assay.run.started import Reasons, Step
 from assay.run.watching import Watcher
 from assay.store import ShardSummary
 from assay.store.pieces import ArraysPiece, JsonPiece, Put
@@ -46,6 +45,8 @@ class ShardTask:
     put: Put  # receives every piece as soon as it is made
     watcher: Watcher
     keep_maps: bool = True
+    given_up: Reasons = field(default_factory=dict)  # steps that ended the process before
+    begin: Callable[[Step], None] = lambda step: None  # called when a step starts
 
     @property
     def stores_maps(self) -> bool:
@@ -58,6 +59,10 @@ def run_shard(task: ShardTask) -> None:
     plan, shard = task.finished.plan, task.shard
     missing = task.finished.missing(shard)
     explained = task.finished.unexplained(shard, applicable_sets(plan))
+    task.begin(Step())
+    if Step() in task.given_up:
+        _fail_all(task, missing, task.given_up[Step()])
+        return
     if shard.split:
         explain_split(task, explained)
         return
@@ -87,6 +92,17 @@ def run_shard(task: ShardTask) -> None:
     task.put(_summary_piece(shard, summary.after(before)))
 
 
+def _fail_all(task: ShardTask, missing: Mapping[str, Sequence[Choice]], reason: str) -> None:
+    """Store the missing cells of a shard as failed, without its samples and its network."""
+    plan, shard = task.finished.plan, task.shard
+    groups = plan.dataset_of(shard).groups
+    own = [groups.get(sample, sample) for sample in shard.samples]
+    for method in plan.methods:
+        for protocol in missing[method.label]:
+            cell = Cell(plan, shard, method, protocol)
+            task.put(cell.piece(own, CellOutcome("failed", reason)))
+
+
 def explain_split(task: ShardTask, labels: Collection[str]) -> None:
     """Store the maps of these methods for samples that are not scored: the training samples."""
     plan, shard = task.finished.plan, task.shard
@@ -107,7 +123,8 @@ def make_engine(
     """The engine for a shard's samples, with the prepared network."""
     batch = plan.batch(shard)
     ready = plan.ready(shard, batch)
-    return Engine(batch, NetworkRespondent(ready.model, ready.forward, counter or Counter()), shelf)
+    respondent = NetworkRespondent(ready.model, ready.forward, counter or Counter())
+    return Engine(batch, respondent, shelf, plan.networks.guard(shard.model, ready.model))
 
 
 @dataclass
@@ -135,14 +152,14 @@ class ShardWork:
         missing = self._plan.missing(self.task.shard, method)
         if missing:
             return self._write_all(method, protocols, self._not_applicable(missing))
+        reason = self.task.given_up.get(Step(method.label))
+        if reason is not None:
+            return self._write_all(method, protocols, CellOutcome("failed", reason))
+        self.task.begin(Step(method.label))
         try:
             maps, seconds = self.maps(method)
-        except NotApplicable as reason:
-            return self._write_all(method, protocols, CellOutcome("n/a", str(reason)))
-        except PrerequisiteError:
-            raise
-        except Exception as error:
-            return self._write_all(method, protocols, CellOutcome("failed", error_text(error)))
+        except BaseException as error:
+            return self._write_all(method, protocols, outcome_of(error))
         if not protocols:  # only its maps are needed
             return None
         whole, broken = finite(maps)
@@ -251,17 +268,17 @@ class ShardWork:
         missing = self._plan.missing(self.task.shard, protocol)
         if missing:
             return self._not_applicable(missing)
+        step = Step(method.label, protocol.label)
+        if step in self.task.given_up:
+            return CellOutcome("failed", self.task.given_up[step])
+        self.task.begin(step)
         started, rows = time.monotonic(), self.engine.asked
         self._faulty = None
         try:
             scores = score_case(protocol, case)
             whole = standing(method, protocol, case.batch)
-        except NotApplicable as reason:
-            return CellOutcome("n/a", str(reason))
-        except PrerequisiteError:
-            raise
-        except Exception as error:
-            return CellOutcome("failed", error_text(error))
+        except BaseException as error:
+            return outcome_of(error)
         if self._faulty is not None:
             broken = broken | self._faulty
         mute = self.engine.broken & ~broken
@@ -285,7 +302,7 @@ class ShardWork:
         )  # fmt: skip
 
     def _not_applicable(self, missing: list[str]) -> CellOutcome:
-        return CellOutcome("n/a", f"Needs {say_missing(self.task.shard.model, missing)}")
+        return CellOutcome("n/a", f"Needs {self._plan.say_missing(self.task.shard.model, missing)}")
 
     def _write_all(self, method: Choice, protocols: list[Choice], outcome: CellOutcome) -> None:
         """Write one outcome for all these cells."""
@@ -301,9 +318,3 @@ def finite(maps: Tensor) -> tuple[Tensor, Tensor]:
     """The maps, set to zero if they hold NaN or inf, and which ones did: `[B]`."""
     broken = ~torch.isfinite(maps).flatten(1).all(1)
     return maps.masked_fill(broken.reshape(-1, *[1] * (maps.ndim - 1)), 0.0), broken
-
-
-def error_text(error: Exception) -> str:
-    """The message of an error, and the line that raised it."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno})"

@@ -1,30 +1,37 @@
 """Run a suite: plan it, resume an earlier run, execute, and write the manifest."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from assay.data.classes import check_labels, check_names, check_target
-from assay.errors import InputError, PrerequisiteError, warn
+from assay.errors import CannotWrite, IncompleteRun, InputError, PrerequisiteError, warn
 from assay.models.prepare import choose_micro_batch
 from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
 from assay.plan.plan import IDENTITY, Plan, Shard, resolve
+from assay.plan.repeats import check_repeats, first_asked, repeat_passes
+from assay.plan.scoring import replicates_of
 from assay.plan.timing import Seconds, measure
+from assay.plan.trained_on import check_train_splits, warn_of_tuned_samples
+from assay.plan.trainings import training_costs
+from assay.processes import stoppable, without_exit
 from assay.progress import bar
 from assay.ranking.reductions import own_reductions, reduction_of
 from assay.ranking.stored import Recording
 from assay.results import Results
+from assay.run.durations import seconds_of
 from assay.run.executors import (
     apply,
     measure_in_processes,
     run_in_processes,
     run_serially,
-    shard_task,
+    run_sets_apart,
+    run_sets_serially,
     threads,
 )
 from assay.run.manifest import write_manifest
-from assay.run.set_stage import run_sets
 from assay.run.settings import MOST_ROWS, MOST_WORKERS, Settings, whole_setting
 from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, CleanAccuracy, Manifest, ModelEntry, Store, read_manifest
@@ -38,6 +45,20 @@ Timings = dict[str, Seconds]  # by model
 STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
 
 
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Raise `Stopped` where a signal ends the run, and an error where its code would end it."""
+    try:
+        with stoppable(), without_exit():
+            yield
+    except SystemExit as error:
+        raise InputError(
+            f"Code of the suite tried to end the program ({error}), outside of methods and "
+            f"protocols. Remove its `exit()`."
+        ) from error
+
+
+@_ending_in_order()
 def run_suite(
     spec: Spec,
     out: str | Path,
@@ -52,6 +73,8 @@ def run_suite(
     clean: Callable[[CleanAccuracy], None] = lambda row: None,
     keep: object = None,
     trained: TrainedWeights | None = None,
+    timeout: float | str | None = None,
+    trust_code: bool = False,
 ) -> Results:
     """Compute the missing cells of a suite in a folder and return the results.
 
@@ -71,40 +94,87 @@ def run_suite(
         keep: An object to keep alive as long as the results.
         trained: Weights that were already trained for this suite, for example by `fit`. They are
             added to those in the folder.
+        trust_code: Whether to run all code that a suite read from a file names. Code that was named
+            in Python is trusted anyway.
+        timeout: The longest time of a cell, in seconds or such as `60s`; one that takes longer
+            fails. The shards then run in worker processes, also with one worker.
+
+    Raises:
+        IncompleteRun: Files of the run were lost while it ran, or could not be written.
+        Stopped: Ctrl-C or SIGTERM, as a KeyboardInterrupt. Finished work is kept.
     """
     whole_setting("workers", workers, MOST_WORKERS)
-    store = Store(out)
+    limit = None if timeout is None else seconds_of(timeout, "timeout")
+    spec, store = spec.trusting(trust_code), Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
-    if workers > 1 and plan.live:
-        raise PrerequisiteError(
-            f"Expected a suite of names for {workers} workers, which build their own objects, got "
-            f"objects of this process: {', '.join(f'`{n}`' for n in plan.live)}. Use `workers=1`, "
-            f"or name them in a suite."
-        )
+    apart = workers > 1 or timeout is not None  # shards run in other processes
+    if apart and plan.live:
+        raise _live_objects(plan, workers)
     started = time.monotonic()
     finished = Finished(plan, store)
     unfinished, sets = finished.unfinished(), finished.unfinished_sets()
     _check_classes(plan, unfinished)
+    check_train_splits(plan, (cell.dataset for cell in sets))
+    warn_of_tuned_samples(plan, ((s.dataset, s.model) for s in unfinished if not s.split))
+    for shard in first_asked(finished, unfinished):
+        check_repeats(plan, shard)
     store.create()
-    _write_trained(plan, store)
-    began(write_manifest(plan, settings, store, None))
-    expected = forecast(finished, unfinished, max(1, workers))
-    with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
-        watcher = RunWatcher(finished, listen, clean)
-        watcher.recall()
-        if workers > 1 and len(unfinished) > 1:
-            run_in_processes(plan, settings, unfinished, min(workers, len(unfinished)), watcher)
-        else:
-            with threads(1 if one_thread else None):
-                run_serially(plan, settings, unfinished, watcher)
-    if sets:  # training uses all cores, whatever the number of workers
-        run_sets(finished, shard_task(plan, settings, plan.shards[0], watcher), progress)
-    _evaluate_reductions(plan, store)
-    seconds = time.monotonic() - started if unfinished or sets else None
-    write_manifest(plan, settings, store, seconds, finished=True)
+    with _cut_short():
+        _write_trained(plan, store)
+        began(write_manifest(plan, settings, store, None))
+        expected = forecast(finished, unfinished, max(1, workers))
+        with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
+            watcher = RunWatcher(finished, listen, clean)
+            watcher.recall()
+            if apart and unfinished:
+                reasons = run_in_processes(plan, settings, unfinished, workers, watcher, limit)
+            else:
+                with threads(1 if one_thread else None):
+                    reasons = run_serially(plan, settings, unfinished, watcher)
+        if sets and limit is not None:
+            run_sets_apart(plan, settings, watcher, reasons.values(), limit)
+        elif sets:  # training uses all cores, whatever the number of workers
+            run_sets_serially(plan, settings, watcher, reasons.values(), progress)
+        _evaluate_reductions(plan, store)
+        seconds = time.monotonic() - started if unfinished or sets else None
+        write_manifest(plan, settings, store, seconds, finished=True)
+        _check_whole(finished)
     return Results(store.folder, keep)
 
 
+@contextlib.contextmanager
+def _cut_short() -> Iterator[None]:
+    """Say that a run which began is not complete, where its files cannot be written."""
+    try:
+        yield
+    except CannotWrite as error:
+        raise IncompleteRun(f"The run is not complete. {error}") from error
+
+
+def _live_objects(plan: Plan, workers: int) -> PrerequisiteError:
+    what, cure = f"{workers} workers", "`workers=1`"
+    if workers == 1:
+        what, cure = "a timeout", "no timeout"
+    return PrerequisiteError(
+        f"Expected a suite of names for {what}, because worker processes build their own objects, "
+        f"got objects of this process: {', '.join(f'`{n}`' for n in plan.live)}. Use {cure}, or "
+        f"name them in a suite."
+    )
+
+
+def _check_whole(finished: Finished) -> None:
+    """Raise an error if cells have no whole tables at the end: files were lost during the run."""
+    plan, lost = finished.plan, finished.lost()
+    if lost:
+        planned = len(plan.shards) * len(plan.methods) * len(plan.protocols)
+        raise IncompleteRun(
+            f"The run in `{finished.store.folder}` is not complete: {lost} of {planned} cells, "
+            f"counted per shard, have no whole tables. Files were deleted or damaged while it ran. "
+            f"Run it again: only these cells are computed."
+        )
+
+
+@_ending_in_order()
 def dry_run(
     spec: Spec,
     out: str | Path | None = None,
@@ -114,15 +184,21 @@ def dry_run(
     micro_batch: int | None = None,
     time_it: bool = True,
     trained: TrainedWeights | None = None,
+    trust_code: bool = False,
 ) -> Forecast:
     """Count every forward pass a run would make and estimate its time. Nothing is written."""
     whole_setting("workers", workers, MOST_WORKERS)
-    store = NOWHERE if out is None else Store(out)
+    spec, store = spec.trusting(trust_code), NOWHERE if out is None else Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, True, trained)
     times = timings(plan, store, settings, workers) if time_it else {}
-    return estimate(plan, store, workers, times)
+    expected = estimate(plan, store, workers, times)
+    if time_it:
+        cells = Finished(plan, store).computable_sets()
+        expected.trainings = training_costs(plan, cells, timed=True)
+    return expected
 
 
+@_ending_in_order()
 def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timings:
     """Measured seconds of each model's engine and gradient calls; empty if nothing is missing."""
     unfinished = Finished(plan, store).unfinished()
@@ -138,11 +214,16 @@ def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast
     unfinished = Finished(plan, store).unfinished()
     expected = forecast(Finished(plan, store), unfinished, max(1, workers))
     busy = max(1, min(workers, len(unfinished)))
-    processes = busy + (busy > 1)  # the workers and this process
+    apart = workers > 1 and bool(unfinished)
+    processes = busy + apart  # the workers and this process
     expected.looks = processes * len({s.model for s in unfinished})
+    for shard in first_asked(Finished(plan, store), unfinished):
+        rows, calls = repeat_passes(shard, plan.models[shard.model].micro_batch)
+        expected.repeated += rows
+        expected.repeated_calls += calls
     if times and unfinished:
         seconds = sum(one.of(name, expected) for name, one in times.items())
-        expected.seconds = seconds * _imbalance(unfinished, busy) / busy + STARTUP * (busy > 1)
+        expected.seconds = seconds * _imbalance(unfinished, busy) / busy + STARTUP * apart
     return expected
 
 
@@ -154,6 +235,7 @@ def _imbalance(shards: list[Shard], workers: int) -> float:
     return max(loads) * workers / sum(loads)
 
 
+@_ending_in_order()
 def prepare(
     spec: Spec,
     store: Store,
@@ -172,6 +254,7 @@ def prepare(
     plan = resolve(spec, device, trained, identity)
     for protocol in plan.protocols:
         reduction_of(protocol)  # reports a wrong name or option before the run
+        replicates_of(protocol)  # likewise
     _check_unchanged(plan, earlier, store)
     sizes = {}
     for name in plan.models:

@@ -17,7 +17,6 @@ from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard
 from assay.plan.set_cells import SetCell, shards_of
 from assay.plugins import registry
-from assay.plugins.needs import say_missing
 from assay.run.shard import ShardTask, ShardWork, finite, make_engine
 from assay.suite.spec import MAPS_HASH
 from assay.training.fitting import Recipe, fit_network
@@ -94,7 +93,7 @@ class TrialMaker:
             where = "the training samples" if shard.split else "the scored samples"
             raise NotApplicable(
                 f"For maps of {where}, `{cell.method.label}` needs "
-                f"{say_missing(shard.model, missing)}"
+                f"{plan.say_missing(shard.model, missing)}"
             )
         with plan.models[shard.model].evaluating(), torch.no_grad():
             return ShardWork(task, make_engine(plan, shard)).maps(cell.method)[0]

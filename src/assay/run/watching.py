@@ -36,6 +36,7 @@ class RunWatcher:
     say: Callable[[CleanAccuracy], None]
     _summaries: dict[str, ShardSummary] = field(default_factory=dict)  # by shard
     _reported: set[tuple[str, str]] = field(default_factory=set)  # pairs that were reported early
+    _complete: set[tuple[str, str]] = field(default_factory=set)  # pairs that were reported whole
 
     def passes(self, rows: int) -> None:
         """Move the progress bar."""
@@ -55,7 +56,9 @@ class RunWatcher:
         if row is None:
             return
         if len(known) == len(shards):
-            self.say(row)
+            if pair not in self._complete:  # a shard may be done again
+                self._complete.add(pair)
+                self.say(row)
         elif row.n >= EARLY and row.hardly_above_chance and pair not in self._reported:
             self._reported.add(pair)
             self.say(row)

@@ -16,9 +16,11 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from assay.errors import InputError, PrerequisiteError
+from assay.errors import CannotWrite, InputError
 from assay.paths import user_path
 from assay.store.tables import Array
+
+ATTEMPTS = 3  # to write a file, while its folder is being deleted
 
 
 class Store:
@@ -32,7 +34,7 @@ class Store:
         """Make the folders.
 
         Raises:
-            PrerequisiteError: The folder cannot be written to.
+            CannotWrite: The folder cannot be written to.
         """
         with self._writing(self.folder):
             for name in (
@@ -51,12 +53,17 @@ class Store:
         """Let `save` write a temporary file, then rename it, so that no partial file is left."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         with self._writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                save(temporary)
-                os.replace(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            for attempt in range(ATTEMPTS):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    save(temporary)
+                    os.replace(temporary, path)
+                    return
+                except FileNotFoundError:  # the folder was deleted just now
+                    if attempt == ATTEMPTS - 1:
+                        raise
+                finally:
+                    temporary.unlink(missing_ok=True)
 
     def write_bytes(self, path: Path, value: bytes) -> None:
         """Write raw bytes."""
@@ -134,7 +141,7 @@ class Store:
                 if full
                 else "Choose another folder (`--out`, or `out=` in Python)."
             )
-            raise PrerequisiteError(
+            raise CannotWrite(
                 f"Cannot write `{path}`: {error.strerror or error}. {cure}"
             ) from error
 
@@ -142,7 +149,7 @@ class Store:
 def file_name(text: str) -> str:
     """A label or id as a file name: no slashes or blanks, unique for each text."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
-    if plain == text and not text.startswith("."):
+    if plain == text and text and not text.startswith("."):
         return text
     return f"{plain.lstrip('.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 

@@ -36,9 +36,10 @@ class ModelEntry(JsonRecord):
         parameters: Number of parameters.
         device: Where the model ran.
         card: What else is known about the model, such as the file of its weights.
+        reading: Identity of how the network is read: its inputs, layers and output.
     """
 
-    optional: ClassVar[frozenset[str]] = frozenset({"card"})
+    optional: ClassVar[frozenset[str]] = frozenset({"card", "reading"})
 
     checkpoint: str = ""
     weights_hash: str = ""
@@ -48,6 +49,7 @@ class ModelEntry(JsonRecord):
     parameters: int | None = None
     device: str = ""
     card: Mapping[str, Json] = field(default_factory=dict)
+    reading: str = ""
 
     @property
     def weights_file(self) -> str:
@@ -93,7 +95,12 @@ class CleanAccuracy(JsonRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class PluginEntry(JsonRecord):
-    """A method or a protocol of a run: the plug-in and its options."""
+    """A method or a protocol of a run: the plug-in and its options.
+
+    `key` identifies what it computes, including the code of users' plug-ins.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset({"key"})
 
     name: str = ""
     title: str = ""
@@ -102,6 +109,7 @@ class PluginEntry(JsonRecord):
     summary: str = ""
     version: int | None = None
     options: Mapping[str, Json] = field(default_factory=dict)
+    key: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +150,14 @@ class ProtocolEntry(PluginEntry):
             depend on the map.
         properties: What it guarantees, such as `inter_model`; empty in runs that did not store it.
         unranked: Why its scores are shown and not ranked; empty where they are ranked.
+        replicates: The metrics of which the score is the mean, one for each replicate.
     """
 
-    optional: ClassVar[frozenset[str]] = frozenset({"properties", "unranked"})
+    optional: ClassVar[frozenset[str]] = PluginEntry.optional | {
+        "properties",
+        "unranked",
+        "replicates",
+    }
 
     metric: str = ""
     higher_is_better: bool = False
@@ -157,6 +170,7 @@ class ProtocolEntry(PluginEntry):
     judges: str = "sample"
     properties: Mapping[str, Json] = field(default_factory=dict)
     unranked: str = ""
+    replicates: Sequence[str] = ()
 
     @property
     def limits(self) -> Limits:
@@ -264,6 +278,12 @@ class Manifest(JsonRecord):
     def truth_protocols(self) -> list[str]:
         """The labels of the protocols that know the truth."""
         return [label for label, entry in self.protocols.items() if entry.knows_truth]
+
+    @property
+    def replicates(self) -> dict[str, Sequence[str]]:
+        """The metrics that hold one replicate each, of the protocols whose scores are means."""
+        protocols = self.protocols.items()
+        return {label: entry.replicates for label, entry in protocols if entry.replicates}
 
     @property
     def settings(self) -> list[SettingKey]:

@@ -26,6 +26,7 @@ class ModelOptions:
     std: str | None = None
     classes: str | None = None
     card: str | None = None
+    stochastic: bool | None = None
 
 
 def own_suite(
@@ -106,6 +107,7 @@ def model_item(model: str, described: ModelOptions) -> Item:
         "mean": _numbers("mean", described.mean),
         "std": _numbers("std", described.std),
         "card": described.card,
+        "stochastic": described.stochastic,
     }
     options = {name: value for name, value in values.items() if value is not None}
     return {model: options} if options else model

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -21,31 +22,15 @@ from pydantic import (
 from assay.errors import InputError, PrerequisiteError, unknown
 from assay.paths import user_path
 from assay.plugins import registry
-from assay.plugins.addresses import is_address
 from assay.plugins.display_names import display_name, take_display_name
 from assay.plugins.options import not_a_number
-from assay.suite.noisy_copies import Noise as Noise
-from assay.suite.noisy_copies import changed_noise, take_noise
+from assay.plugins.origins import TYPED, Origin, is_address
+from assay.suite.fields import REDUCTION, Cut, Noise, changed_noise, take_noise, take_reduction
 
-Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
 MAPS_HASH = "maps_hash"  # the option that identifies maps computed elsewhere
-REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options of every method
 
+SUFFIXES = (".yaml", ".yml")  # of suites in files
 LISTS = ("datasets", "train", "models", "environments", "methods", "protocols")  # of a suite
-
-
-class Cut(BaseModel):
-    """How a suite was reduced to fit a time budget; a resumed run is reduced in the same way."""
-
-    seconds: float
-    """The time budget."""
-    asked: str
-    """The identity of the suite before it was reduced."""
-    limit: int | None = None
-    halvings: int = 0
-    """How often steps and sets were halved."""
-    over: bool = False
-    """Whether even the smallest suite was expected to take longer."""
 
 
 class Spec(BaseModel):
@@ -77,6 +62,22 @@ class Spec(BaseModel):
     """The most samples of each dataset: a fixed random choice, balanced over the classes."""
     budget: Cut | None = None
     """Written by a run with a time budget: what it reduced. Other fields are already reduced."""
+    _origin: Origin = PrivateAttr(default=TYPED)
+
+    @property
+    def origin(self) -> Origin:
+        """Where its addresses come from: which code may run. It is no part of the suite's text."""
+        return self._origin
+
+    def coming_from(self, origin: Origin) -> "Spec":
+        """The same suite from elsewhere."""
+        suite = self.model_copy()
+        suite._origin = origin
+        return suite
+
+    def trusting(self, trust_code: bool) -> "Spec":
+        """The same suite with all its code trusted, if so."""
+        return self.coming_from(self.origin.trusting(trust_code))
 
     def dump(self) -> str:
         """The suite as YAML; objects that exist only in this process are written by name."""
@@ -150,19 +151,31 @@ def _written(item: Any) -> Any:
     return registry.canonical(item)
 
 
-def read_suite(source: str | Path) -> Spec:
-    """A suite by its name or from a YAML file.
+def read_suite(source: str | Path, trust_code: bool = False) -> Spec:
+    """A suite by its name or from a YAML file; `trust_code` trusts all code that it names.
 
     Raises:
         InputError: The suite does not exist, is not YAML, or has unknown or invalid fields.
     """
-    return make_suite(*suite_fields(source))
+    return make_suite(*suite_fields(source), suite_origin(source).trusting(trust_code))
+
+
+def suite_origin(source: str | Path) -> Origin:
+    """Which code a suite may name: with its name any, from a file only what is beside the file.
+
+    In a run folder nothing is beside it.
+    """
+    path = user_path(source, "the suite")
+    if path.suffix not in SUFFIXES:
+        return TYPED  # a part of this package
+    folder = path.resolve().parent
+    return Origin(f"`{path}`", None if (folder / "manifest.json").exists() else folder)
 
 
 def suite_fields(source: str | Path) -> tuple[dict[str, Any], str]:
     """The fields of a suite by its name or from a YAML file, and what errors call it."""
     path = user_path(source, "the suite")
-    if path.suffix not in (".yaml", ".yml"):
+    if path.suffix not in SUFFIXES:
         packaged = resources.files("assay") / "suite" / "ready" / f"{source}.yaml"
         if not packaged.is_file():
             raise unknown("suite", str(source), suites())
@@ -190,8 +203,8 @@ def suites() -> list[str]:
 
 
 def parse_suite(text: str, where: str) -> Spec:
-    """A suite from YAML text; `where` names it in errors."""
-    return make_suite(parse_fields(text, where), where)
+    """A suite from YAML text; `where` names it in errors. It may not name code, until trusted."""
+    return make_suite(parse_fields(text, where), where, Origin(where))
 
 
 def parse_fields(text: str, where: str) -> dict[str, Any]:
@@ -211,8 +224,8 @@ def parse_fields(text: str, where: str) -> dict[str, Any]:
     return dict(fields)
 
 
-def make_suite(fields: Mapping[str, Any], where: str = "the call") -> Spec:
-    """A suite from its fields.
+def make_suite(fields: Mapping[str, Any], where: str = "the call", origin: Origin = TYPED) -> Spec:
+    """A suite from its fields, which the user typed unless another origin says otherwise.
 
     Raises:
         InputError: A field is invalid.
@@ -222,7 +235,7 @@ def make_suite(fields: Mapping[str, Any], where: str = "the call") -> Spec:
         for name in ("seeds", "limit", "target"):
             if got := not_a_number(fields.get(name), getattr(spec, name)):
                 raise InputError(f"Wrong `{name}` in {where}: expected a whole number, got {got}.")
-        return spec
+        return spec.coming_from(origin)
     except ValidationError as error:
         first = error.errors()[0]
         field_name = ".".join(map(str, first["loc"]))
@@ -319,9 +332,9 @@ def _at_address(item: Any) -> bool:
     return isinstance(item, str | Mapping) and is_address(registry.pick(item)[0])
 
 
-def choose(kind: str, items: Sequence[Any]) -> list[Choice]:
+def choose(kind: str, items: Sequence[Any], origin: Origin = TYPED) -> list[Choice]:
     """Resolve a list as a suite writes it; labels are unique, and duplicates are an error."""
-    choices = [choose_one(kind, item) for item in items]
+    choices = [choose_one(kind, item, origin) for item in items]
     for i, choice in enumerate(choices):
         for other in choices[:i]:
             if choice.label == other.label or (choice.key == other.key):
@@ -333,17 +346,17 @@ def choose(kind: str, items: Sequence[Any]) -> list[Choice]:
     return choices
 
 
-def choose_one(kind: str, item: Any) -> Choice:
+def choose_one(kind: str, item: Any, origin: Origin = TYPED) -> Choice:
     """Resolve one item: a ready Choice, a name, or `{name: {option: value, as: text}}`."""
     if isinstance(item, Choice):
         return item
     name, written = registry.pick(item)
-    plugin = registry.get(kind, name)
+    plugin = registry.get(kind, name, origin)
     own = take_display_name(written, plugin.options)
     merged = {**plugin.preset, **written}
     noise = take_noise(plugin, merged)
     reduction = take_reduction(merged) if kind == "method" else {}
-    options = plugin.configure(merged)
+    options = plugin.configure(merged, origin)
     if kind == "method" and plugin.settle is not None:
         options = plugin.settle(options)
     choice = Choice("", plugin, options, reduction, noise)
@@ -361,16 +374,3 @@ def usual_label(choice: Choice) -> str:
         name = Path(shown.pop("path")).stem
         shown.pop(MAPS_HASH)
     return registry.label(name, shown, {**usual, "noise": {}})
-
-
-def take_reduction(options: dict[str, Any]) -> dict[str, Any]:
-    """Take `reduce` and `abs` out of a method's options."""
-    reduction = {name: options.pop(name, default) for name, default in REDUCTION.items()}
-    if reduction["reduce"] not in Reduce.__args__:  # type: ignore[attr-defined]
-        raise InputError(
-            f"Expected `reduce` to be one of {', '.join(Reduce.__args__)}, "  # type: ignore[attr-defined]
-            f"got {reduction['reduce']!r}."
-        )
-    if not isinstance(reduction["abs"], bool):
-        raise InputError(f"Expected `abs` to be true or false, got {reduction['abs']!r}.")
-    return reduction

@@ -1,6 +1,7 @@
 """In-domain fine-tuning: a network learns that one cell of an image may be missing."""
 
 import copy
+import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -8,9 +9,10 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from assay.data.sample_hashes import check_apart
 from assay.errors import InputError, warn
 from assay.models.wrap import model as as_model
-from assay.plugins.registry import canonical
+from assay.plugins.registry import canonical, short_item
 from assay.removal import FillChoice
 from assay.training.cell_deletion import without_a_cell
 from assay.training.epochs import accuracy
@@ -26,6 +28,7 @@ from assay.training.labelled import Labelled, read_labelled
 from assay.training.network_distance import Measured, distance, measure_network
 from assay.types import Card, Model
 from assay.types.card import IN_DOMAIN, in_domain_need
+from assay.types.hashing import hash_numbers
 from assay.types.model import usable_device
 
 LARGE = 100_000  # training samples from which on the published schedule is the default
@@ -79,8 +82,8 @@ def in_domain(
         epochs: How often each image is seen.
         seed: The seed of the order, the crops and the cells.
         placebo: Train in the same way without removing anything.
-        measure: Samples like `data` that the card is measured on. By default a tenth of `data` is
-            held out.
+        measure: Other samples, in the same forms, that the card is measured on. By default a tenth
+            of `data` is held out.
         seeds: The network of another training seed, for comparison in the card.
         rate: The highest learning rate.
         batch: Images per step.
@@ -95,8 +98,8 @@ def in_domain(
         The fine-tuned copy, and its card. A `Model` comes back as a `Model` that has the card.
 
     Raises:
-        InputError: The data are not labelled images, too few to hold some out, or also in
-            `measure`; or the loss, or a weight in half precision, is not finite.
+        InputError: The data are not labelled images, or too few to hold some out; a sample of
+            `measure` is also trained on; or the loss, or a weight in half precision, is not finite.
     """
     task = FineTuning.of(
         net, data, measure=measure, grid=grid, fill=fill, held_out=held_out, device=device,
@@ -124,7 +127,6 @@ class FineTuning:
     grid: int
     fill: FillChoice
     origin: str
-    before: Measured
     progress: bool = True
 
     @classmethod
@@ -142,32 +144,41 @@ class FineTuning:
         measure_limit: int | None = None,
         progress: bool = True,
     ) -> "FineTuning":
-        """Read the samples and measure the network as it is."""
+        """Read the samples and check that they fit the network."""
         model = as_model(net)
+        fill = fill if isinstance(fill, Tensor) else short_item("fill", fill)
         without_a_cell(model, grid, fill, 0.5)  # rejects a bad grid or fill before samples are read
         if "regression" in model.has:
             raise InputError(f"Expected model `{model.name}` to output classes, got a regression.")
-        samples = read_labelled(model, data, limit)
+        trainable(model)
+        if device is not None:
+            model = _moved(model, device)
+        samples = read_labelled(model, data, limit, progress=progress)
         if measure is None:
             training, measured = samples.held_out(held_out)
             measured = measured.limited(measure_limit)
             where = f"{len(measured)} held-out samples of the same data"
         else:
-            training, measured = samples, read_labelled(model, measure, measure_limit)
-            _check_other(training, measured)
+            training = samples
+            measured = read_labelled(model, measure, measure_limit, progress=progress)
+            check_apart(
+                "measured", measured.ids, measured.hashes, training.hashes,
+                "Leave them out of one of the two, or leave out `measure` (`--measure`) to hold a "
+                "tenth of the data out.",
+            )  # fmt: skip
             where = f"{len(measured)} samples of `{measured.name}` ({measured.pixels})"
-        if device is not None:
-            model = _moved(model, device)
-        trainable(model)
         for part in (training, measured):
             check_samples(model, part.inputs, part.labels)
         origin = f"trained on {len(training)} samples of `{training.name}` ({training.pixels}), "
-        before = measure_network(
-            model, measured, grid, fill, what="measuring before", progress=progress
-        )
-        return cls(
-            model, training, measured, grid, fill, f"{origin}measured on {where}", before, progress
-        )
+        return cls(model, training, measured, grid, fill, f"{origin}measured on {where}", progress)
+
+    @functools.cached_property
+    def before(self) -> Measured:
+        """The network as it is, measured."""
+        return measure_network(
+            self.model, self.measured, self.grid, self.fill, what="measuring before",
+            progress=self.progress,
+        )  # fmt: skip
 
     def recipe(
         self,
@@ -205,7 +216,6 @@ class FineTuning:
         placebo: bool = False,
         half: bool = False,
         checkpoint: Path | None = None,
-        compile: bool = False,
     ) -> tuple[Model, Card]:
         """Fine-tune a copy and measure it; the copy has the card."""
         model = replace(
@@ -216,8 +226,9 @@ class FineTuning:
             model, self.grid, self.fill, probability,
             samples=self.training.dataset(model), placebo=placebo,
         )  # fmt: skip
+        _ = self.before  # measured first, as a reader expects
         shown = self.measured.select(torch.arange(min(SHOWN, len(self.measured))))
-        inputs = normalised(model, shown.inputs)
+        inputs = normalised(model, shown.inputs[:])
         fit_network(
             model,
             self.training.inputs,
@@ -229,7 +240,6 @@ class FineTuning:
             each_epoch=lambda epoch: f"accuracy {accuracy(model, inputs, shown.labels):.1%}",
             what="placebo" if placebo else "fine-tuning",
             progress=self.progress,
-            compile=compile,
             about=f"{in_domain_need(self.grid, self.fill)} {probability} {placebo}",
         )
         if half:
@@ -276,6 +286,7 @@ class FineTuning:
         placebo: bool,
     ) -> Card:
         before, far = self.before, distance(self.before, after)
+        trained_on = torch.unique(self.training.hashes)  # sorted
         return Card(
             grid=self.grid,
             fill=canonical(self.fill) if isinstance(self.fill, Tensor) else self.fill,
@@ -298,6 +309,8 @@ class FineTuning:
             n=len(self.measured),
             rate=recipe.rate,
             batch=recipe.batch,
+            training_sha256=hash_numbers(trained_on),
+            training_hashes=trained_on,
         )
 
 
@@ -339,15 +352,6 @@ def check_base(card: Card, model: Model) -> None:
             f"Expected the network that the card was made from (weights {card.base_sha256}), got "
             f"model `{model.name}` with other weights ({given}). Give that network again, or make "
             f"a new card: on the command line with another `--out`."
-        )
-
-
-def _check_other(training: Labelled, measured: Labelled) -> None:
-    """Reject measuring on the samples that are trained on."""
-    if measured.fingerprint == training.fingerprint:
-        raise InputError(
-            f"Expected `measure` to hold other samples than the training data, got the same ones "
-            f"(`{measured.name}`). Leave it out to hold a tenth of the data out."
         )
 
 

@@ -16,8 +16,8 @@ from assay.errors import InputError
 from assay.plugins.identity import code_identity
 from assay.progress import bar
 from assay.training.augmentation import augment
-from assay.training.compiling import can_compile, compiled
 from assay.training.resuming import Resumable
+from assay.training.streaming import Inputs, in_batches, inputs_hashes
 from assay.training.trained_weights import copy_weights
 from assay.types import Model
 from assay.types.model import log_probabilities
@@ -67,7 +67,7 @@ class Recipe:
 
 def fit_network(
     model: Model,
-    inputs: Tensor,
+    inputs: Inputs,
     labels: Tensor,
     recipe: Recipe,
     *,
@@ -78,7 +78,6 @@ def fit_network(
     what: str = "training",
     progress: bool = True,
     about: str = "",
-    compile: bool = False,
 ) -> list[float]:
     """Train a network in place and leave it in eval mode; gives the mean loss of each epoch.
 
@@ -88,7 +87,8 @@ def fit_network(
     Args:
         model: The network, changed in place.
         inputs: The samples `[N, ...]` as the network takes them, or images of 8 bits
-            `[N, 3, H, W]`, which are normalised as `model.pixels` says.
+            `[N, 3, H, W]`, which are normalised as `model.pixels` says. Streamed ones give the
+            same weights.
         labels: Their classes `[N]`.
         recipe: How to train.
         seed: The seed of the order, the crops and the mirrors; each epoch has its own stream.
@@ -101,8 +101,6 @@ def fit_network(
         progress: Whether to show the bar.
         about: What `change` does. A checkpoint of another text, recipe, seed, network or data is
             refused.
-        compile: Whether to compile the network for training: a minute more at the start, shorter
-            epochs on a GPU.
 
     Raises:
         InputError: The data do not fit, the checkpoint belongs to another training, or the loss is
@@ -120,18 +118,16 @@ def fit_network(
     shown = [""]
     with _laid_out(net, device, inputs), torch.enable_grad():
         data, targets = _resident(inputs, device), labels.to(device)
-        fast = compile and _compiles(model, data[:size], targets[:size])
         with bar(what, recipe.epochs * steps, progress, lambda: shown[0]) as done:
             done(len(losses) * steps)
             for epoch in range(len(losses), recipe.epochs):
                 good = copy_weights(net)
                 try:
-                    with compiled(net, fast):
-                        losses.append(
-                            _one_epoch(
-                                model, data, targets, recipe, optimizer, epoch, seed, change, done
-                            )
+                    losses.append(
+                        _one_epoch(
+                            model, data, targets, recipe, optimizer, epoch, seed, change, done
                         )
+                    )
                 except FloatingPointError:
                     net.load_state_dict(good)
                     net.eval()
@@ -180,7 +176,7 @@ def normalised(model: Model, inputs: Tensor) -> Tensor:
 
 def _one_epoch(
     model: Model,
-    inputs: Tensor,
+    inputs: Inputs,
     labels: Tensor,
     recipe: Recipe,
     optimizer: torch.optim.Optimizer,
@@ -199,16 +195,21 @@ def _one_epoch(
     losses: list[Tensor] = []
     model.net.train()
     with _global_stream(_stream(seed, epoch), device):  # dropout draws from the global stream
-        for number, rows in enumerate(torch.split(order, size)):
+        batches = torch.split(order, size)
+        for number, (rows, x) in enumerate(zip(batches, in_batches(inputs, batches), strict=True)):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.rate_at(epoch * steps + number, steps)
-            x = inputs[rows.to(inputs.device)].to(device)
+            x = x.to(device)
             if recipe.augment and x.ndim == 4:
                 x = augment(x, generator)
             x = normalised(model, x)
             if change is not None:
                 x = change(x, generator)
-            loss = _loss(model, x, labels[rows])
+            if device.type == "cuda" and x.ndim == 4:
+                x = x.contiguous(memory_format=torch.channels_last)
+            with torch.autocast(device.type, torch.bfloat16, device.type == "cuda"):
+                logits, binary = model.read(x)
+            loss = loss_of(model, logits.float(), labels[rows], binary)
             optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             optimizer.step()
@@ -222,25 +223,6 @@ def _one_epoch(
     if not math.isfinite(mean) or not bool(torch.stack(finite).all()):
         raise FloatingPointError
     return mean
-
-
-def _loss(model: Model, x: Tensor, labels: Tensor, net: nn.Module | None = None) -> Tensor:
-    """The loss of one batch; on a GPU the network computes in bfloat16, channels-last."""
-    if x.device.type == "cuda" and x.ndim == 4:
-        x = x.contiguous(memory_format=torch.channels_last)
-    with torch.autocast(x.device.type, torch.bfloat16, x.device.type == "cuda"):
-        logits, binary = model.read(x, net=net)
-    return loss_of(model, logits.float(), labels, binary)
-
-
-def _compiles(model: Model, inputs: Tensor, labels: Tensor) -> bool:
-    """Whether compiling leaves the gradients of the first batch as they are."""
-    x = normalised(model, inputs.to(model.device))
-    model.net.train()
-    try:
-        return can_compile(model.net, lambda net: _loss(model, x, labels, net))
-    finally:
-        model.net.eval()
 
 
 def _optimizer(weights: list[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
@@ -268,7 +250,7 @@ def trainable(model: Model) -> list[nn.Parameter]:
     return weights
 
 
-def check_samples(model: Model, inputs: Tensor, labels: Tensor) -> None:
+def check_samples(model: Model, inputs: Inputs, labels: Tensor) -> None:
     """Reject samples that the network cannot be trained or measured on.
 
     Raises:
@@ -289,7 +271,7 @@ def check_samples(model: Model, inputs: Tensor, labels: Tensor) -> None:
         )
 
 
-def count_classes(model: Model, inputs: Tensor) -> int:
+def count_classes(model: Model, inputs: Inputs) -> int:
     """The number of classes of the network, from its answer to the first of these inputs.
 
     Raises:
@@ -310,16 +292,14 @@ def count_classes(model: Model, inputs: Tensor) -> int:
 
 
 def _key(
-    model: Model, inputs: Tensor, labels: Tensor, recipe: Recipe, seed: int, about: str
+    model: Model, inputs: Inputs, labels: Tensor, recipe: Recipe, seed: int, about: str
 ) -> str:
     """Identifies a training: the network and how it is read, the data, the recipe and the seed."""
     output = code_identity(model.output) if callable(model.output) else repr(model.output)
     read = f"{model.pixels} {output}"
     digest = hashlib.sha256(f"{model.weights_hash} {read} {asdict(recipe)} {seed} {about}".encode())
-    for tensor in (inputs, labels):
-        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        for part in torch.split(tensor.detach(), 4096):
-            digest.update(part.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    for numbers in (inputs_hashes(inputs, model), labels.detach().cpu().long()):
+        digest.update(numbers.numpy().tobytes())
     return digest.hexdigest()[:32]
 
 
@@ -338,7 +318,7 @@ def _global_stream(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _laid_out(net: nn.Module, device: torch.device, inputs: Tensor) -> Iterator[None]:
+def _laid_out(net: nn.Module, device: torch.device, inputs: Inputs) -> Iterator[None]:
     """Channels-last inside, where a GPU is twice as fast; the usual layout afterwards."""
     if device.type != "cuda" or inputs.ndim != 4:
         yield
@@ -350,8 +330,10 @@ def _laid_out(net: nn.Module, device: torch.device, inputs: Tensor) -> Iterator[
         net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
 
-def _resident(inputs: Tensor, device: torch.device) -> Tensor:
+def _resident(inputs: Inputs, device: torch.device) -> Inputs:
     """The data on the device, if it has room for them."""
+    if not isinstance(inputs, Tensor):
+        return inputs
     if device.type == "cuda" and inputs.device.type == "cpu":
         free, _ = torch.cuda.mem_get_info(device)
         if inputs.numel() * inputs.element_size() > SHARE * free:
@@ -361,11 +343,10 @@ def _resident(inputs: Tensor, device: torch.device) -> Tensor:
 
 def _diverged(recipe: Recipe, epoch: int, checkpoint: Path | None) -> InputError:
     """The error of a loss that is not finite."""
+    state, again = "The network has the weights from before this epoch.", ""
     if checkpoint is not None and epoch:
         state = f"`{checkpoint}` holds the weights after epoch {epoch}."
-    else:
-        state = "The network has the weights from before this epoch."
-    again = "" if checkpoint is None else " and another folder (`--out`)"
+        again = ", and another folder (`--out`)"
     return InputError(
         f"Expected a finite loss, got NaN or infinity in epoch {epoch + 1} of {recipe.epochs} at "
         f"the learning rate {recipe.rate:g}. Training stopped. {state} Choose a smaller rate, such "

@@ -1,6 +1,7 @@
-"""Labelled images in memory, read once for training and measuring."""
+"""Labelled images for training and measuring: in memory where they fit, or read when needed."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,13 +10,15 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from assay.data.classes import agree
-from assay.data.memory import as_dataset, class_numbers, fingerprint_of, row_ids
+from assay.data.memory import as_dataset, class_numbers, row_ids
+from assay.data.sample_hashes import AT_A_TIME, hash_inputs
 from assay.errors import InputError
+from assay.progress import bar
 from assay.training.fitting import normalised
+from assay.training.streaming import Inputs, StreamedInputs, in_batches, room, select_inputs
 from assay.types import Batch, Dataset, Model, Preprocess, Sample
 from assay.types.dataset import draw
 
-READ = 500  # samples read at a time
 FEWEST = 8  # samples of which some can be held out
 
 
@@ -25,10 +28,10 @@ class Labelled:
 
     name: str
     ids: tuple[str, ...]
-    inputs: Tensor  # [N, C, H, W]
+    inputs: Inputs  # [N, C, H, W]
     labels: Tensor  # [N]
+    hashes: Tensor  # [N] of the content
     pixels: str  # where the pixels come from, in words
-    fingerprint: str  # of all samples that it was read from
 
     def __len__(self) -> int:
         """The number of samples."""
@@ -37,7 +40,10 @@ class Labelled:
     def select(self, rows: Tensor) -> "Labelled":
         """The samples at these positions."""
         ids = tuple(self.ids[row] for row in rows.tolist())
-        return replace(self, ids=ids, inputs=self.inputs[rows], labels=self.labels[rows])
+        return replace(
+            self, ids=ids, inputs=select_inputs(self.inputs, rows), labels=self.labels[rows],
+            hashes=self.hashes[rows],
+        )  # fmt: skip
 
     def limited(self, limit: int | None) -> "Labelled":
         """At most so many samples: a fixed draw with as many of each class as possible."""
@@ -51,9 +57,10 @@ class Labelled:
         """The samples to train on, and a random slice that is held out, the same in every call.
 
         The slice is this share of the samples, but at least ten or, of few samples, a quarter.
+        Samples of it whose content is also trained on are left out.
 
         Raises:
-            InputError: There are too few samples.
+            InputError: There are too few samples, or too few different ones.
         """
         if len(self) < FEWEST:
             raise InputError(
@@ -65,7 +72,16 @@ class Labelled:
             raise InputError(f"Expected `held_out` to be a share between 0 and 1, got {share}.")
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(0))
         count = min(max(round(share * len(self)), min(10, len(self) // 4)), len(self) - 2)
-        return self.select(order[count:].sort().values), self.select(order[:count].sort().values)
+        training = self.select(order[count:].sort().values)
+        measured = self.select(order[:count].sort().values)
+        apart = ~torch.isin(measured.hashes, training.hashes)
+        if not bool(apart.any()):
+            raise InputError(
+                f"Expected different samples in `{self.name}` to hold some out, got each of the "
+                f"{count} held-out samples several times. Give other samples to measure on: "
+                f"`measure=(X, y)`, on the command line `--measure`."
+            )
+        return training, measured.select(apart.nonzero()[:, 0])
 
     def dataset(self, model: Model) -> Dataset:
         """The samples as a dataset of inputs."""
@@ -80,12 +96,12 @@ class Labelled:
     def batches(self, model: Model, size: int) -> Iterator[Batch]:
         """All samples as the network takes them, on its device; labels are the targets."""
         samples = self.dataset(model)
-        for start in range(0, len(self), size):
-            rows = slice(start, start + size)
+        parts = torch.split(torch.arange(len(self)), size)
+        for rows, inputs in zip(parts, in_batches(self.inputs, parts), strict=True):
             labels = self.labels[rows].to(model.device)
             yield Batch(
-                ids=self.ids[rows],
-                inputs=normalised(model, self.inputs[rows].to(model.device)),
+                ids=tuple(self.ids[row] for row in rows.tolist()),
+                inputs=normalised(model, inputs.to(model.device)),
                 targets=labels,
                 labels=labels,
                 pixels=model.pixels,
@@ -94,14 +110,19 @@ class Labelled:
             )
 
 
-def read_labelled(model: Model, data: object, limit: int | None = None) -> Labelled:
-    """Read labelled images for a model.
+def read_labelled(
+    model: Model, data: object, limit: int | None = None, *, progress: bool = False
+) -> Labelled:
+    """Read labelled images for a model, and keep them in memory where they fit.
+
+    Otherwise every sample is read once here, which shows that all can be, and again when needed.
 
     Args:
         model: The model.
         data: `(X, y)`, with X the model's inputs or pixels of 8 bits `[N, C, H, W]`, a torch
             dataset, or a `Dataset`.
         limit: At most so many samples: a fixed draw with as many of each class as possible.
+        progress: Whether to show a bar.
 
     Raises:
         InputError: These are not labelled images.
@@ -119,23 +140,46 @@ def read_labelled(model: Model, data: object, limit: int | None = None) -> Label
             f"{dataset.modality}s. Texts and vectors have no cells."
         )
     dataset = agree(dataset, {model.name: model})
-    ids = dataset.drawn(limit)
-    inputs, labels = [], []
-    for start in range(0, len(ids), READ):
-        batch = dataset.batch(ids[start : start + READ], model.prepare, pixels=model.pixels)
-        if batch.labels is None:
-            raise InputError(
-                f"Expected labels for all samples of `{dataset.name}`: fine-tuning needs them. "
-                f"Give (X, y)."
-            )
-        inputs.append(_compact(model, batch.inputs))
-        labels.append(batch.labels)
+    return _read(model, dataset, dataset.drawn(limit), progress)
+
+
+def _read(model: Model, dataset: Dataset, ids: tuple[str, ...], progress: bool) -> Labelled:
+    """Read these samples once; they stay in memory if they fit."""
+    free, widest = room(), 1
+    inputs: list[Tensor] = []
+    labels: list[Tensor] = []
+    hashes: list[Tensor] = []
+    size: tuple[int, ...] = ()
+    with bar(f"reading {dataset.name}", len(ids), progress) as done:
+        for part in _parts(ids):
+            batch = dataset.batch(part, model.prepare, pixels=model.pixels)
+            if batch.labels is None:
+                raise InputError(
+                    f"Expected labels for all samples of `{dataset.name}`: fine-tuning needs them. "
+                    f"Give (X, y), or a folder with one subfolder of images per class."
+                )
+            size = tuple(batch.inputs.shape[1:])
+            labels.append(batch.labels)
+            hashes.append(hash_inputs(batch.inputs, model.pixels))
+            small = _compact(model, batch.inputs)
+            widest = max(widest, small.element_size())
+            if len(ids) * math.prod(size) * widest <= free:
+                inputs.append(small)
+            else:
+                free, inputs = 0, []
+            done(len(part))
+    content = torch.cat(hashes)
     if len({x.dtype for x in inputs}) > 1:
         inputs = [normalised(model, x) for x in inputs]
     return Labelled(
-        dataset.name, ids, torch.cat(inputs), torch.cat(labels), _origin(dataset),
-        dataset.fingerprint,
+        dataset.name, ids,
+        torch.cat(inputs) if inputs else StreamedInputs(dataset, ids, model, content, size),
+        torch.cat(labels), content, _origin(dataset),
     )  # fmt: skip
+
+
+def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
+    return [ids[start : start + AT_A_TIME] for start in range(0, len(ids), AT_A_TIME)]
 
 
 def _bytes(value: object) -> Tensor | None:
@@ -156,8 +200,8 @@ def _of_bytes(pixels: Tensor, labels: object) -> Labelled:
         )
     numbers = class_numbers(labels, len(pixels), "data")
     return Labelled(
-        "data", row_ids(len(pixels)), pixels, torch.tensor(numbers), "8 bits in memory",
-        fingerprint_of(pixels.cpu(), numbers),
+        "data", row_ids(len(pixels)), pixels, torch.tensor(numbers), hash_inputs(pixels),
+        "8 bits in memory",
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from assay.training.fine_tuning import FineTuning, beside_placebo, check_base
 from assay.training.fitting import Recipe
 from assay.training.trained_weights import copy_weights, write_whole
 from assay.types import Card, Model
+from assay.types.card import TRAINING_SAMPLES
 
 PLACEBO = "placebo"  # the folder of the placebo arm
 
@@ -33,6 +34,11 @@ class TunedFolder:
         return self.path / "card.json"
 
     @property
+    def samples(self) -> Path:
+        """The hashes of the samples it was trained on."""
+        return self.path / TRAINING_SAMPLES
+
+    @property
     def resume(self) -> Path:
         """The state after the last finished epoch; removed at the end."""
         return self.path / "resume.safetensors"
@@ -43,17 +49,24 @@ class TunedFolder:
         done = self.card_file.is_file() and self.weights.is_file()
         return read_card(self.card_file) if done else None
 
+    @property
+    def begun(self) -> bool:
+        """Whether it holds anything that was trained."""
+        return any(place.exists() for place in (self.resume, self.weights, self.card_file))
+
     def claim(self, settings: dict[str, object]) -> None:
-        """Write what is asked for, or check that the folder was begun with the same settings.
+        """Write what is asked for, or check that the training in it has the same settings.
 
         Raises:
-            InputError: It was begun with others, or `settings.json` is damaged.
+            InputError: The training has others, or `settings.json` is damaged.
             PrerequisiteError: It cannot be written to.
         """
         place = self.path / "settings.json"
         asked: dict[str, object] = json.loads(json.dumps(settings, default=str))
         try:
             stored = _settings(place)
+            if stored is not None and set(stored) == set(asked) and not self.begun:
+                stored = None  # nothing was trained with them
             if stored is None:
                 write_whole(json.dumps(asked, indent=1).encode(), place)
         except OSError as error:
@@ -139,6 +152,8 @@ class TunedFolder:
             checkpoint=self.resume,
         )  # fmt: skip
         write_whole(save(copy_weights(tuned.net)), self.weights)
+        if card.training_hashes is not None and not placebo:
+            write_whole(save({"hashes": card.training_hashes}), self.samples)
         self._write(card)
         self.resume.unlink(missing_ok=True)
         return card

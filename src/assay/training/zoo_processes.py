@@ -36,7 +36,6 @@ def train_zoo(
     tuning_epochs: int | None = None,
     limit: int | None = None,
     mps: bool = False,
-    compile: bool = False,
     say: Callable[[str], None] = print,
 ) -> list[Trained]:
     """Train networks of the zoo and store each beside a JSON file of facts.
@@ -55,12 +54,11 @@ def train_zoo(
         tuning_epochs: The same for every fine-tuning.
         limit: Only so many images, for a quick try.
         mps: Whether to start NVIDIA's service that lets processes share a GPU at the same time.
-        compile: Whether to compile networks for training.
         say: Receives one line per finished network.
     """
     out.mkdir(parents=True, exist_ok=True)
     pixels = cache_pixels(data, out)
-    shop = Workshop(out, device, epochs, tuning_epochs, limit, compile)
+    shop = Workshop(out, device, epochs, tuning_epochs, limit)
     ordered = sorted(jobs, key=_cost, reverse=True)
     tally = _Tally(sum(map(_cost, ordered)), sum(len(job.arms) for job in ordered), say)
     ordered = _unfinished(ordered, shop, read_pixel_facts(pixels, limit), tally)

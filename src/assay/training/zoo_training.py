@@ -34,7 +34,6 @@ class Workshop:
     epochs: int | None = None  # of the base training, instead of the recipe's
     tuning_epochs: int | None = None
     limit: int | None = None  # images of each set, instead of all
-    compile: bool = False  # whether networks are compiled for training
 
 
 def load_trained(path: Path, name: str) -> Model:
@@ -116,9 +115,8 @@ def train_base(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float:
             store_measured(rounded, place, {**facts, "epoch": epoch}, pixels, started)
 
     losses = fit_network(
-        model, images, labels, recipe, seed=job.seed, each_epoch=each_epoch, progress=False,
-        compile=shop.compile,
-    )  # fmt: skip
+        model, images, labels, recipe, seed=job.seed, each_epoch=each_epoch, progress=False
+    )
     facts |= {"losses": losses, "painting_errors": errors}
     return store_measured(model, path, facts, pixels, started)
 
@@ -214,7 +212,7 @@ def _command(job: Job, arm: str, shop: Workshop) -> str:
     given = "".join(f" --{name} {value}" for name, value in quick.items() if value is not None)
     return (
         f"assay zoo train {job.name} --seeds {job.seed} --arms {arm} --data DATA --out OUT "
-        f"--device {shop.device}{' --compile' if shop.compile else ''}{given}"
+        f"--device {shop.device}{given}"
     )
 
 

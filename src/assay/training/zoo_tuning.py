@@ -48,10 +48,10 @@ def train_tuned(job: Job, text: str, pixels: ZooPixels, shop: Workshop) -> float
     )  # fmt: skip
     placebo = arm.kind == "placebo"
     model, card = task.fit(
-        recipe, probability=PROBABILITY, seed=job.seed, placebo=placebo, half=True,
-        compile=shop.compile,
-    )  # fmt: skip
-    card = replace(card, origin=_origin(task, pixels))
+        recipe, probability=PROBABILITY, seed=job.seed, placebo=placebo, half=True
+    )
+    # All networks are trained on the same images: their hashes are not stored with each.
+    card = replace(card, origin=_origin(task, pixels), training_sha256=None)
     other = _other_seed(shop.out, job, arm)
     if other is not None:
         network_of_other = load_trained(other, job.name)

@@ -188,6 +188,10 @@ class Batch:
         """The same samples on another device."""
         return self._each(lambda t: t.to(device))
 
+    def aliased(self) -> "Batch":
+        """The same numbers as other tensors: gradients may be taken at them."""
+        return self._each(lambda t: t.detach())
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """Apply the same change to every tensor."""
         return replace(

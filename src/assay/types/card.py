@@ -1,16 +1,29 @@
 """What is known about a network fine-tuned on inputs without one cell of a grid."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Self, get_args
+
+from torch import Tensor
 
 from assay.errors import InputError
 from assay.plugins.option_types import Item
+from assay.plugins.origins import addresses_in
 from assay.plugins.registry import canonical, describe, get, pick
 
 IN_DOMAIN = "in_domain"  # the capability of a fine-tuned network, and the key in `Model.card`
+TRAINING_SAMPLES = "training_samples.safetensors"  # the file of their hashes, beside the card
 HALF = 0.5  # the share of the images that lose a cell in the IDSDS study
 CLOSE = 2.0  # a network is close to the placebo if it moved at most this many times as far
+NEAR = 0.1  # a limit that is missed or kept by this share of it decides nothing
+
+MEASURES = {"mad_softmax": "answers moved", "mad_gradcam": "Grad-CAM maps"}  # of a distance
+
+# How far a network moved in words: compared with the placebo, and with another seed.
+BEYOND = ("more than twice as far as the placebo", "further than two seeds differ")
+AT_LIMIT = ("about twice as far as the placebo", "about as far as two seeds differ")
+CURES = ("a placebo (`--placebo`)", "another seed (`--seeds`)")
 
 # Types of fields in words; the first that a field has counts.
 IN_WORDS = {
@@ -37,6 +50,9 @@ class Card:
 
     In-domain protocols take a network whose images lost a cell with probability 0.5: it has seen
     whole images as often as images without a cell.
+
+    `training_hashes` identify the samples it was trained on by content, sorted. They are stored in
+    a file of their own, 8 bytes for each sample.
     """
 
     grid: int
@@ -70,6 +86,8 @@ class Card:
     seeds_mad_gradcam: float | None = None
     seeds_overlap: float | None = None
     seeds_sha256: str | None = None  # the weights of the network of another seed
+    training_sha256: str | None = None  # the hash of `training_hashes`
+    training_hashes: Tensor | None = field(default=None, repr=False, compare=False)
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -79,14 +97,26 @@ class Card:
         return frozenset({IN_DOMAIN, in_domain_need(self.grid, self.fill)})
 
     @property
+    def use(self) -> str:
+        """What it is a card of and what to do with it, to follow `its card is of`."""
+        if self.placebo:
+            return "a placebo: score the fine-tuned network, or fine-tune anew"
+        if self.probability != HALF:
+            return f"probability {self.probability:g}, not {HALF:g}: fine-tune anew"
+        fill = fill_text(self.fill)
+        return f"grid {self.grid} and fill {fill}: score with these, or fine-tune anew"
+
+    @property
     def close_to_placebo(self) -> bool | None:
         """Whether it moved at most twice as far from its base as the placebo; None if unknown."""
-        return _no_further(self._moved, self._of("placebo"), CLOSE)
+        reach = self._reach("placebo", CLOSE)
+        return None if reach is None else reach <= 1
 
     @property
     def closer_than_seeds(self) -> bool | None:
         """Whether it is closer to its base than two seeds are to each other; None if unknown."""
-        return _no_further(self._moved, self._of("seeds"), 1.0)
+        reach = self._reach("seeds", 1.0)
+        return None if reach is None else reach <= 1
 
     @property
     def same_network(self) -> bool | None:
@@ -98,33 +128,56 @@ class Card:
 
     @property
     def sentence(self) -> str:
-        """In words: whether it is still the same network, or what is missing to say so."""
-        moved = f"its answers moved by {self.mad_softmax:.3f}"
-        against = {
-            "the placebo's by": self.placebo_mad_softmax,
-            "two seeds differ by": self.seeds_mad_softmax,
-        }
-        known = [f"{words} {value:.3f}" for words, value in against.items() if value is not None]
-        moved = ", ".join([moved, *known])
-        if self.same_network is not None:
-            return f"{'Still' if self.same_network else 'Not'} the same network: {moved}."
-        missing = [
-            word
-            for word, judged in (
-                ("a placebo (`--placebo`)", self.close_to_placebo),
-                ("another seed (`--seeds`)", self.closer_than_seeds),
-            )
-            if judged is None
-        ]
+        """In words: whether it is still the same network or what is missing to say so; numbers."""
+        return f"{self._verdict}. {self._numbers}."
+
+    @property
+    def _verdict(self) -> str:
         if self.placebo:
-            missing = missing[1:]
-            if not missing:
-                return f"A placebo: {moved}."
-        return f"Not known whether it is the same network: {moved}. Give {' and '.join(missing)}."
+            return "A placebo"
+        reaches = (self._reach("placebo", CLOSE), self._reach("seeds", 1.0))
+        beyond = [
+            words
+            for words, reach in zip(BEYOND, reaches, strict=True)
+            if reach is not None and reach > 1 + NEAR
+        ]
+        near = [
+            words
+            for words, reach in zip(AT_LIMIT, reaches, strict=True)
+            if reach is not None and abs(reach - 1) <= NEAR
+        ]
+        missing = [cure for cure, reach in zip(CURES, reaches, strict=True) if reach is None]
+        if beyond:
+            return f"Not the same network: it moved {' and '.join(beyond)}"
+        if near:
+            return f"Undecided whether it is the same network: it moved {' and '.join(near)}"
+        if missing:
+            return f"Not known whether it is the same network: give {' and '.join(missing)}"
+        return (
+            "Still the same network: it moved less than twice as far as the placebo, and less than "
+            "two seeds differ"
+        )
+
+    @property
+    def _numbers(self) -> str:
+        """How far the network, the placebo and another seed are from the network before."""
+        parts = []
+        for name, words in MEASURES.items():
+            values = [getattr(self, f"{who}{name}") for who in ("", "placebo_", "seeds_")]
+            beside = [
+                f"{who} {value:.3f}"
+                for who, value in zip(("placebo", "two seeds"), values[1:], strict=True)
+                if value is not None
+            ]
+            if values[0] is not None:
+                more = f" ({', '.join(beside)})" if beside else ""
+                parts.append(f"{words} by {values[0]:.3f}{more}")
+        return f"Its {', its '.join(parts)}"
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values; unknown comparisons are left out."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        values = {name: getattr(self, name) for name in STORED}
+        return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, object]) -> Self:
@@ -133,7 +186,7 @@ class Card:
         Raises:
             InputError: A field is missing or of another type.
         """
-        names = {field.name: field.default is MISSING for field in fields(cls)}
+        names = {name: one.default is MISSING for name, one in STORED.items()}
         known = {name: value for name, value in stored.items() if name in names}
         for name in ("mad_gradcam", "overlap"):  # there is no spatial layer
             known.setdefault(name, None)
@@ -143,16 +196,23 @@ class Card:
                 f"Expected a card of a fine-tuned network, got no `{missing[0]}`. `assay finetune` "
                 f"writes `card.json`."
             )
-        for field in fields(cls):
-            _check_type(field, known.get(field.name, field.default))
+        for name, one in STORED.items():
+            _check_type(one, known.get(name, one.default))
         return cls(**known)  # type: ignore[arg-type]
 
-    @property
-    def _moved(self) -> tuple[float, float | None]:
-        return self.mad_softmax, self.mad_gradcam
+    def _reach(self, who: str, times: float) -> float | None:
+        """How far it moved as a share of `times` the other's way, the larger of both measures."""
+        shares = []
+        for name in MEASURES:
+            mine, other = getattr(self, name), getattr(self, f"{who}_{name}")
+            if other is None and name == "mad_softmax":
+                return None
+            if mine is not None and other is not None:
+                shares.append(mine / (times * other) if other else math.inf if mine else 0.0)
+        return max(shares)
 
-    def _of(self, who: str) -> tuple[float | None, float | None]:
-        return getattr(self, f"{who}_mad_softmax"), getattr(self, f"{who}_mad_gradcam")
+
+STORED = {f.name: f for f in fields(Card) if f.name != "training_hashes"}  # in `card.json`
 
 
 def in_domain_need(grid: int, fill: object) -> str:
@@ -161,11 +221,17 @@ def in_domain_need(grid: int, fill: object) -> str:
 
 
 def fill_text(fill: object) -> str:
-    """A fill as written in labels: `zero`, `blur(sigma=5)`; a tensor by the hash of its numbers."""
+    """A fill as written in labels: `zero`, `blur(sigma=5)`; a tensor by the hash of its numbers.
+
+    A fill that names code is not looked up, because a card must not run code: its options are taken
+    as they are written.
+    """
     stored = canonical(fill)
     if isinstance(stored, dict) and set(stored) == {"array"}:
         return describe(stored)
     name, options = pick(fill)
+    if any(addresses_in(fill)):
+        return f"{name}({describe(options)})" if options else name
     plugin = get("fill", name)
     configured = plugin.configure(options)
     different = {o: v for o, v in configured.items() if v != plugin.defaults.get(o)}
@@ -185,13 +251,3 @@ def _check_type(field: "Field[object]", value: object) -> None:
             f"Expected `{field.name}` of a card to be {words}, got {value!r}. Give the "
             f"`card.json` that `assay finetune` wrote."
         )
-
-
-def _no_further(
-    moved: tuple[float, float | None], other: tuple[float | None, float | None], times: float
-) -> bool | None:
-    """Whether no measure exceeds `times` the other's; None where the first is unknown."""
-    if other[0] is None:
-        return None
-    pairs = [(m, o) for m, o in zip(moved, other, strict=True) if m is not None and o is not None]
-    return all(m <= times * o for m, o in pairs)

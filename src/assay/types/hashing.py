@@ -79,3 +79,8 @@ def _plain(value: object, kind: type[nn.Module]) -> object:
 def count_distinct(samples: Tensor) -> int:
     """The number of distinct samples in `[n, ...]`, compared bit for bit."""
     return len({hashlib.sha256(one.numpy().tobytes()).digest() for one in samples.cpu()})
+
+
+def hash_numbers(numbers: Tensor) -> str:
+    """The hash of whole numbers in their order, such as the hashes of samples."""
+    return hashlib.sha256(numbers.cpu().long().numpy().tobytes()).hexdigest()[:16]

@@ -60,6 +60,7 @@ class Observation:
     binary: bool  # the network outputs one logit
     spatial_layer: str | None = None  # the last layer with a spatial output
     channels_last: bool = False  # the fastest memory layout
+    changes: frozenset[str] = frozenset()  # what a forward pass itself changes, in words
 
 
 def log_probabilities(logits: Tensor, binary: bool) -> Tensor:
@@ -84,6 +85,7 @@ class Model:
     classes: Sequence[str] | None = field(default=None, repr=False)
     output: str | int | Callable[[Any], Tensor] | None = None
     card: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    stochastic: bool = False  # declared: its outputs may differ for the same input
     micro_batch: int = 32  # rows per call of the network, fixed for a run
     observed: Observation | None = field(default=None, repr=False)  # None: not observed yet
 
@@ -116,6 +118,12 @@ class Model:
         card = self.card.get(IN_DOMAIN)
         tuned = card.capabilities if isinstance(card, Card) else frozenset()
         return self.has | tuned | {name for name, there in seen.items() if there}
+
+    @property
+    def card_use(self) -> str:
+        """What the card of its fine-tuning is of, for messages; empty without one."""
+        card = self.card.get(IN_DOMAIN)
+        return card.use if isinstance(card, Card) else ""
 
     @property
     def device(self) -> torch.device:

@@ -18,11 +18,12 @@ import numpy as np
 from scipy import stats
 
 from assay.errors import InputError
+from assay.ranking.choosing import choose_on_other_half
 from assay.ranking.resampling import Floats
 from assay.studies.claim import Claim, ClaimRow, SettingKind, make_row, open_row
 from assay.studies.effect import Effect, PositiveShare, Scale, absent, replicates, share
 from assay.studies.idsds.paper_methods import SAME, SD
-from assay.studies.idsds.score_table import PanelScore, ScoreTable, read_scores
+from assay.studies.idsds.score_table import PanelScore, ScoreTable, block_matrix, read_scores
 
 if TYPE_CHECKING:
     from assay.studies.setting import Study
@@ -106,19 +107,19 @@ def changes(before: UnitScores, after: UnitScores, method: str) -> dict[Unit, fl
     }
 
 
-def halves(row: PanelScore) -> Floats:  # [2]
-    """The means over two halves of the images: every second block each."""
-    blocks = np.array(row.blocks, dtype=np.float64)
-    return np.array([np.nanmean(blocks[0::2]), np.nanmean(blocks[1::2])])
-
-
 def best(of: Mapping[str, PanelScore], labels: Iterable[str] | None = None) -> float:
-    """The score of the best method, chosen on one half of the images, scored on the other."""
+    """The score of the best method, chosen on one half of the images, scored on the other.
+
+    The first half is every second block of images. Blocks in which a method has no score are left
+    out for all.
+    """
     rows = [of[m] for m in (of if labels is None else labels) if m in of]
     if not rows:
         raise InputError("Expected scores of at least one of these methods, got none.")
-    table = np.array([halves(row) for row in rows])  # [methods, 2]
-    return float((table[table[:, 0].argmax(), 1] + table[table[:, 1].argmax(), 0]) / 2)
+    table = block_matrix(rows).T  # [blocks, methods]
+    known, first = np.isfinite(table).all(axis=1), np.arange(len(table)) % 2 == 0
+    chosen = choose_on_other_half(table[known], first[known], higher_is_better=True)
+    return float(chosen.values.mean())
 
 
 def leads(rows: UnitScores, these: Sequence[str], others: Sequence[str]) -> dict[Unit, float]:

@@ -8,7 +8,7 @@ interval over blocks of images. The scales differ, so only the orders can be com
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
@@ -22,13 +22,17 @@ PROTOCOLS = ("IDSDS", "SDS", "IDS, fixed", "IDS, updated", "part deletion")
 Column = dict[str, Effect]  # by method
 
 
-def columns(table: ScoreTable) -> dict[str, Column]:
-    """The mean score of every method under each protocol that was run."""
+def columns(table: ScoreTable, networks: Sequence[str] = CONVOLUTIONAL) -> dict[str, Column]:
+    """The mean score of every method under each protocol that was run on these networks."""
     found = {
-        "IDSDS": over_networks(scores(table, "seeds", "tuned", networks=CONVOLUTIONAL)),
-        "SDS": over_networks(scores(table, "seeds", "base", networks=CONVOLUTIONAL)),
-        "IDS, fixed": over_networks(scores(table, "ids", "base", FIXED), "share"),
-        "IDS, updated": over_networks(scores(table, "updated", "base", UPDATED), "share"),
+        "IDSDS": over_networks(scores(table, "seeds", "tuned", networks=networks)),
+        "SDS": over_networks(scores(table, "seeds", "base", networks=networks)),
+        "IDS, fixed": over_networks(
+            scores(table, "ids", "base", FIXED, networks=networks), "share"
+        ),
+        "IDS, updated": over_networks(
+            scores(table, "updated", "base", UPDATED, networks=networks), "share"
+        ),
         "part deletion": {row.method: over_blocks(row) for row in table.select(PARTS)},
     }
     return {name: column for name, column in found.items() if column}
@@ -69,9 +73,9 @@ def rank_agreement(found: Mapping[str, Column]) -> dict[tuple[str, str], tuple[f
     return pairs
 
 
-def markdown(table: ScoreTable) -> Iterator[str]:
-    """Both tables as lines of Markdown; none where nothing was scored."""
-    found = columns(table)
+def markdown(table: ScoreTable, networks: Sequence[str] = CONVOLUTIONAL) -> Iterator[str]:
+    """Both tables of some networks as lines of Markdown; none where nothing was scored."""
+    found = columns(table, networks)
     if not found:
         return
     yield f"| method | {' | '.join(found)} |"

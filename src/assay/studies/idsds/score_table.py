@@ -62,6 +62,12 @@ class PanelScore:
     degenerate: int = 0
     sd: float | None = None
 
+    @property
+    def stem(self) -> str:
+        """The stem of the network's files."""
+        epoch = "" if self.epoch is None else f"-e{self.epoch}"
+        return f"{self.network}-s{self.seed}-{self.arm}{epoch}"
+
 
 @dataclass(frozen=True)
 class ScoreTable:
@@ -165,16 +171,26 @@ def merged(table: ScoreTable, older: ScoreTable) -> ScoreTable:
     """A table completed by an older one, of networks that it has not scored, by name.
 
     Of a network that the newer table has scored, no fact and no pair with another network stays:
-    its weights are others. Of its scores those of `ALONE` stay that the newer table lacks: they are
-    compared only among themselves.
+    its weights are others. Of its scores these stay, where the newer table lacks them: those of
+    `ALONE`, which are compared only among themselves, and those of weights with the same hash, on
+    as many images.
     """
     scored = {row.network for row in table.rows}
     new = scored | (table.names - older.names)
     there = {(row.suite, row.network) for row in table.rows}
+    there_of_stem = {(row.suite, row.stem) for row in table.rows}
+    images = {(row.suite, row.n) for row in table.rows}
+    same = _same_weights(table, older)
     kept = [
         row
         for row in older.rows
-        if row.network not in new or (row.suite in ALONE and (row.suite, row.network) not in there)
+        if row.network not in new
+        or (row.suite in ALONE and (row.suite, row.network) not in there)
+        or (
+            row.stem in same
+            and (row.suite, row.stem) not in there_of_stem
+            and (row.suite, row.n) in images
+        )
     ]
     return ScoreTable(
         (*table.rows, *kept),
@@ -194,6 +210,16 @@ def merged(table: ScoreTable, older: ScoreTable) -> ScoreTable:
             )
         ),
     )
+
+
+def _same_weights(table: ScoreTable, older: ScoreTable) -> set[str]:
+    """The networks that have the same weights in both tables, by stem."""
+    hashes = {stem: facts.get("weights_hash") for stem, facts in table.networks.items()}
+    return {
+        stem
+        for stem, facts in older.networks.items()
+        if facts.get("weights_hash") and facts["weights_hash"] == hashes.get(stem)
+    }
 
 
 def _other(pair: Mapping[str, object]) -> str:

@@ -1,9 +1,11 @@
-"""The claims of IDSDS (Hesse et al. 2024), on networks for CIFAR-10 that replace its own.
+r"""The claims of IDSDS (Hesse et al. 2024), on networks for CIFAR-10 that replace its own.
 
     assay zoo train core placebo others vits --out ZOO --data DATA --device cuda
     python -m assay.studies.idsds.jobs --zoo ZOO --data DATA --out OUT --device cuda --processes 8
     python -m assay.studies.idsds.study --out OUT
-    cp OUT/idsds.json results/claims/ && cp OUT/idsds.json src/assay/studies/published/
+    python -m assay.studies.idsds.network_facts --zoo ZOO --table OUT/idsds_scores.parquet \
+        --with results/zoo/networks.json --out results/zoo/networks.json
+    cp OUT/idsds.json src/assay/studies/published/
     cp OUT/idsds_scores.parquet results/idsds/ && python docs/idsds_figures.py
 
 The first command trains the networks (`assay.training.zoo`), original, fine-tuned and placebo; the

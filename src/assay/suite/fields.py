@@ -1,4 +1,4 @@
-"""The option `noise` of gradient methods, as a suite writes it."""
+"""Parts of a suite: the noise and reduction of a method, the cut of a time budget."""
 
 from typing import Any, Literal
 
@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from assay.errors import InputError
 from assay.plugins.options import not_a_number
+
+Reduce = Literal["sum", "abs_sum", "sum_abs", "square", "none"]
+REDUCTION: dict[str, Any] = {"reduce": "sum", "abs": False}  # options of every method
 
 
 class Noise(BaseModel):
@@ -19,6 +22,33 @@ class Noise(BaseModel):
     sigma: float = Field(default=0.15, gt=0)
     relative: bool = True
     """Whether sigma is a share of the input's range, largest minus smallest value."""
+
+
+class Cut(BaseModel):
+    """How a suite was reduced to fit a time budget; a resumed run is reduced in the same way."""
+
+    seconds: float
+    """The time budget."""
+    asked: str
+    """The identity of the suite before it was reduced."""
+    limit: int | None = None
+    halvings: int = 0
+    """How often steps and sets were halved."""
+    over: bool = False
+    """Whether even the smallest suite was expected to take longer."""
+
+
+def take_reduction(options: dict[str, Any]) -> dict[str, Any]:
+    """Take `reduce` and `abs` out of a method's options."""
+    reduction = {name: options.pop(name, default) for name, default in REDUCTION.items()}
+    if reduction["reduce"] not in Reduce.__args__:  # type: ignore[attr-defined]
+        raise InputError(
+            f"Expected `reduce` to be one of {', '.join(Reduce.__args__)}, "  # type: ignore[attr-defined]
+            f"got {reduction['reduce']!r}."
+        )
+    if not isinstance(reduction["abs"], bool):
+        raise InputError(f"Expected `abs` to be true or false, got {reduction['abs']!r}.")
+    return reduction
 
 
 def take_noise(plugin: Any, options: dict[str, Any]) -> Noise | None:
