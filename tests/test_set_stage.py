@@ -12,6 +12,7 @@ import assay
 from assay.conformance.set_protocols import planted_block
 from assay.data.memory import as_dataset
 from assay.plugins import registry
+from assay.processes import Stopped
 from assay.run import trials
 from assay.run.suite_run import run_suite
 from assay.suite.spec import make_suite, read_suite
@@ -92,13 +93,13 @@ def test_a_killed_run_goes_on_where_it_stopped(exam, tmp_path, fits, monkeypatch
 
     def killed(*args, **options):
         if len(fits) == 2:
-            raise KeyboardInterrupt
+            raise Stopped
         return counted(*args, **options)
 
     call = {"train": exam.train, "out": tmp_path, **QUIET}
     with monkeypatch.context() as patched:
         patched.setattr(trials, "fit_network", killed)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Stopped):
             assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
     results = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
     assert len(fits) == 4
