@@ -102,7 +102,7 @@ def test_a_killed_run_goes_on_where_it_stopped(exam, tmp_path, fits, monkeypatch
     call = {"train": exam.train, "out": tmp_path, **QUIET}
     with monkeypatch.context() as patched:
         patched.setattr(trials, "fit_network", killed)
-        with pytest.raises(Stopped):
+        with pytest.raises(KeyboardInterrupt):
             assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
     results = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
     assert len(fits) == 4
