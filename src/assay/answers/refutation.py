@@ -194,7 +194,8 @@ def _image(results: Results, environment: str, sample: str) -> Image.Image:
     """A sample of the run as a picture, drawn again."""
     items = (pick(item) for item in results.spec.environments)
     name, options = next(item for item in items if item[1].get("label") == environment)
-    made = build(name, {option: v for option, v in options.items() if option != "label"})
+    plain = {option: value for option, value in options.items() if option != "label"}
+    made = build(name, plain, origin=results.spec.origin)
     batch = made.dataset.batch([sample])
     pixels = made.model.pixels
     if pixels is None:
