@@ -2,10 +2,10 @@
 
 import contextlib
 import json
+import multiprocessing
 import shutil
 import tarfile
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import assay
+from assay.processes import Worker
 from assay.results import Results
 from assay.run import run
 from assay.run.executors import threads
@@ -150,24 +151,12 @@ def test_a_run_of_a_newer_assay_is_refused(runs: Path) -> None:
         continue_run("torch_alone", runs)
 
 
-class Inline(Executor):
-    """Does in this process what several would do, each after a start of its own."""
-
-    def __init__(self, workers: int, context: Any, start: Any, told: tuple[Any, ...]) -> None:
-        start(*told)
-
-    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(function(*arguments, **named))
-        return done
-
-
 def test_several_workers_go_on_with_the_keys_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(Path(__file__).parent / "old_runs.py", tmp_path / "made.py")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("assay.run.executors.ProcessPoolExecutor", Inline)
+    monkeypatch.setattr(Worker, "context", multiprocessing.get_context("fork"))  # starts at once
     fields = {
         "datasets": ["./made.py:samples"], "models": ["./made.py:torch_net"],
         "methods": ["random"], "protocols": ["single_deletion"],

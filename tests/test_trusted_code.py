@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import json
 import os
+import pickle
 import re
 import sys
 from pathlib import Path
@@ -264,6 +265,20 @@ def test_a_run_continues_with_code_that_is_typed_again(home, call):
     assert len(assay.load("run").scores) == 3 * len(before)
 
 
+def test_nothing_is_beside_the_suite_of_a_run(home, call):
+    """A file that came with the run folder is no file of a suite."""
+    run(make_suite(SUITE), "run", **QUIET)
+    mark = home / "it-ran"
+    Path("run/mine.py").write_text(f"open({str(mark)!r}, 'w').close()\n{MINE}")
+    text = Path("run/spec.yaml").read_text().replace("./mine.py", "run/mine.py")
+    Path("run/spec.yaml").write_text(text)
+    assert call("run", "run/spec.yaml", "--out", "run")[0] == 2
+    assert not mark.exists()
+    Path("run/manifest.json").unlink()  # then it is a suite with a file beside it
+    assert call("run", "run/spec.yaml", "--out", "other")[0] == 0
+    assert mark.exists()
+
+
 def test_what_the_command_adds_to_a_suite_is_typed(home, evil, call):
     address, mark = evil
     write(home / "only.yaml", {"methods": ["random"], "protocols": ["lerf"]})
@@ -289,6 +304,20 @@ def test_a_suite_cannot_trust_itself(field, home):
     write(home / "suite.yaml", {**SUITE, field: True})
     with pytest.raises(InputError, match="Unknown field"):
         read_suite("suite.yaml")
+
+
+def test_copies_and_workers_have_the_same_origin(home):
+    """Workers get the suite by pickle; a cut or limited suite is a copy."""
+    for trusted in (False, True):
+        spec = read_suite("suite.yaml", trust_code=trusted)
+        assert spec.origin == Origin("`suite.yaml`", home, trusted=trusted)
+        for copy in (
+            pickle.loads(pickle.dumps(spec)),
+            spec.model_copy(update={"limit": 3}),
+            spec.trusting(False),
+        ):
+            assert copy.origin == spec.origin
+    assert make_suite(SUITE).trusting(True).origin.where == ""
 
 
 def test_trust_is_no_part_of_a_key(home):

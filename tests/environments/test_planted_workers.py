@@ -140,11 +140,11 @@ def test_workers_get_the_networks_of_their_run_and_no_others(suite, tmp_path, mo
     trained = assay.TrainedWeights(other.packed())
     sent = []
 
-    def stop(workers, context, start, told):
+    def stop(work, *told):
         sent.append(told[-1])
         raise InterruptedError
 
-    monkeypatch.setattr(executors, "ProcessPoolExecutor", stop)
+    monkeypatch.setattr(executors, "Worker", stop)
     for folder, act in (("run", run), ("dry", dry_run)):
         with pytest.raises(InterruptedError):
             act(suite, tmp_path / folder, workers=2, trained=trained)

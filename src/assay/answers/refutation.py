@@ -194,12 +194,13 @@ def _sides(signed: bool, true_signs: bool) -> tuple[TruthSide, ...]:
 def _image(results: Results, environment: str, sample: str) -> Image.Image:
     """A sample of the run as a picture, drawn again."""
     items = (pick(item) for item in results.spec.environments)
+    origin = results.spec.origin
     name, options = next(
         (name, options)
         for name, options in items
-        if take_display_name(options, get("environment", name).options) == environment
+        if take_display_name(options, get("environment", name, origin).options) == environment
     )
-    made = build(name, options)
+    made = build(name, options, origin=origin)
     batch = made.dataset.batch([sample])
     pixels = made.model.pixels
     if pixels is None:

@@ -175,7 +175,7 @@ def forecast_table(expected: Forecast) -> Table:
         table.add_row(f"estimated time{trained}", f"{minutes} min {seconds:02d} s")
     if expected.training_seconds is not None:
         minutes, seconds = divmod(round(expected.training_seconds), 60)
-        table.add_row("estimated time of training, at most", f"{minutes} min {seconds:02d} s")
+        table.add_row("time of training, at most", f"{minutes} min {seconds:02d} s")
     if expected.trainings:
         table.caption = escape(" ".join(f"{line}." for line in expected.training_lines))
     return table

@@ -49,7 +49,9 @@ class TrainingCost:
 
 def in_minutes(seconds: float) -> str:
     """A time as seconds, or as minutes where it is longer than two."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    if seconds < 120:
+        return f"{math.ceil(seconds)} s"
+    return f"{seconds / 60:.0f} min"
 
 
 def trains(protocol: Choice) -> Trainings | None:

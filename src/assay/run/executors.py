@@ -14,6 +14,7 @@ from assay.errors import PrerequisiteError
 from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard, resolve
 from assay.plan.timing import Seconds, measure
+from assay.plugins import registry
 from assay.processes import Worker, without_exit
 from assay.run.set_stage import run_sets
 from assay.run.settings import Settings
@@ -21,7 +22,7 @@ from assay.run.shard import ShardTask, run_shard
 from assay.run.started import Reasons, Step, started
 from assay.run.watching import Watcher
 from assay.run.workers import SETS, Crew, PipeWatcher, ShardJob, errors_sent, serve
-from assay.store import Store, file_name
+from assay.store import Store
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
 
@@ -73,7 +74,7 @@ def run_serially(
     keep_freed_memory()
     reasons: dict[str, Reasons] = {}
     for (dataset, model), group in itertools.groupby(shards, lambda s: (s.dataset, s.model)):
-        name = file_name(f"{dataset} {model}")
+        name = registry.identity([dataset, model])
         with started(Store(settings.folder), name) as log:
             reasons.setdefault(name, {}).update(given_up := log.resume())
             for shard in group:

@@ -3,6 +3,9 @@
 Three kinds of masks, one removed region each: `cell`, a random cell of a grid, as IDSDS deletes;
 `segment`, a random segment of the image (k-means over colour and position, as SLIC); `bright`, the
 quarter of the pixels that is brightest.
+
+The protocol `mask_leakage` asks the same of any model and data. Here masks are drawn anew for each
+seed, and no scikit-image is needed.
 """
 
 from __future__ import annotations
