@@ -149,7 +149,7 @@ def test_one_method_in_words(call):
     assert "steps=10" in said
     assert "saliency" in said
     assert "gradcam" not in said
-    assert "steps=10 (a whole number at least 1)" in said
+    assert "steps=10 (a whole number at least 1 and at most 1000000)" in said
     assert 'output="logit" (logit or probability or log_odds)' in said
     assert "noise: noisy copies, {kind: smoothgrad" in said
     assert "path, required" in call("list", "methods", "maps")[1]
