@@ -44,7 +44,7 @@ ALLOWED = {
     "protocols": "errors plugins store ranking types units removal engine",
     "plan": "errors plugins suite store ranking types data models units removal engine methods "
     "training environments",
-    "run": "errors progress processes plugins suite store ranking results types data models engine "
+    "run": "errors progress processes plugins suite store ranking results types models engine "
     "methods training plan",
     "api": "errors plugins suite store results types data models engine methods plan run",
     "answers": "errors plugins suite store ranking report results types data environments "

@@ -1,5 +1,6 @@
 """What comes from outside and is wrong: each door names the thing, what came and the cure."""
 
+import json
 import os
 import signal
 import warnings
@@ -166,6 +167,8 @@ SUITES: dict[str, tuple[Callable[[Here], object], str]] = {
     "shares 1,000,000": (
         lambda h: toy(protocols=[{"deletion": {"steps": np.linspace(0, 1, 10**6).tolist()}}]),
         "steps"),
+    "subsets 1,000,000": (
+        lambda h: toy(protocols=[{"sensitivity_n": {"subsets": 1_000_000}}]), "subsets"),
     "gradient steps 1e30": (
         lambda h: choose_one("method", {"integrated_gradients": {"steps": 1e30}}), "steps"),
     "gradient steps 10**12": (
@@ -234,6 +237,12 @@ MODELS: dict[str, tuple[Callable[[Here], object], str]] = {
     "prepare tokenizer": (
         lambda h: assay.model(nn.Embedding(4, 4), prepare=Tokenizer()), "hf:.*|Tokenize"),
     "unknown argument": (lambda h: assay.model(net(), sizes=3), "sizes.*size"),
+    "network fails late": (lambda h: run(Odd(late(MemoryError()))), "MemoryError.*micro_batch"),
+    "network that fits fewer": (lambda h: run(Odd(lambda z: z[:2])), "one row for each"),
+    "labels without an output, dry": (
+        lambda h: assay.dry_run(net(), (samples()[0], [0, 1, 2, 20]), ["saliency"]), "below 4"),
+    "labels without an output": (
+        lambda h: assay.explain(net(), samples()[0], [0, 1, 2, 20], "saliency"), "below 4"),
     "dict of networks to explain": (lambda h: assay.explain({"a": net()}, *samples(), "saliency"),
                                     "one network"),
     "dict of numbers": (lambda h: run({"a": 3}), "Module"),
@@ -468,3 +477,78 @@ def test_what_comes_in_is_taken_or_refused_clearly(kind, name, tmp_path, monkeyp
             door(tmp_path)
     assert "\n" not in str(caught.value).strip()
     assert len(str(caught.value)) < 3000
+
+
+def packed(seed: int) -> nn.Module:
+    """A network with quantised weights."""
+    torch.manual_seed(seed)
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.ReLU(), nn.Linear(8, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.ao.quantization.quantize_dynamic(plain, {nn.Linear}, dtype=torch.qint8)
+
+
+def test_gradient_methods_do_not_apply_to_quantised_networks():
+    results = run(packed(0), methods=("saliency", {"occlusion": {"units": "grid"}}, "random"))
+    assert results.failures == []
+    ((method, reason),) = {(r["method"], r["reason"]) for r in results.not_applicable}
+    assert method == "saliency"
+    assert "occlusion" in reason
+    assert assay.model(packed(0)).weights_hash == assay.model(packed(0)).weights_hash
+    assert assay.model(packed(0)).weights_hash != assay.model(packed(1)).weights_hash
+
+
+def test_maps_that_would_lose_something_fail_with_the_reason():
+    cells = run(
+        methods={
+            "complex": lambda model, batch: torch.zeros(len(batch), 8, 8) + 1j,
+            "masked": lambda model, batch: masked((len(batch), 8, 8)),
+            "whole": lambda model, batch: np.arange(64).reshape(8, 8)[None].repeat(len(batch), 0),
+        }
+    ).failures
+    reasons = {cell["method"]: cell["message"] for cell in cells}
+    assert set(reasons) == {"complex", "masked"}
+    assert "real numbers, got torch.complex64" in reasons["complex"]
+    assert "mask would be lost" in reasons["masked"]
+
+
+def test_one_number_is_a_logit_or_what_the_caller_says():
+    one = nn.Sequential(nn.Flatten(), nn.Linear(192, 1))
+    unlabelled = (samples()[0], None)
+    with pytest.warns(RuntimeWarning, match="regression=True"):
+        run(one, unlabelled)
+    maps = assay.explain(assay.model(one, regression=True), *unlabelled, "input_x_gradient")
+    x = unlabelled[0]
+    torch.testing.assert_close(maps, (x * one[1].weight.reshape(3, 8, 8)).sum(1).detach())
+
+
+def test_weights_of_less_precision_are_taken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    half = weights(tmp_path, states(lambda tensor: tensor.half()))
+    assert torch.equal(half.net[1].weight, net()[1].weight.half().float())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "--model", "net.py:build", "--data", "x" * 5000), "too long"),
+        (("run", "s" * 5000 + ".yaml"), "too long"),
+        (("run", "deep.yaml"), "too deep"),
+        (("run", "target.yaml"), "target"),
+        (("claims", "--paper", "p" * 5000), "paper"),
+        (("report", "r" * 5000), "too long"),
+        (("report", "damaged"), "manifest.json"),
+    ],
+)
+def test_the_command_line_ends_with_2_and_one_line(arguments, words, tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "deep.yaml", deep(3000))
+    suite = {"datasets": ["toy_images"], "models": ["toy_net"], "methods": ["saliency"],
+             "protocols": ["deletion"], "target": HUGE}  # fmt: skip
+    written(tmp_path, "target.yaml", json.dumps(suite))
+    (tmp_path / "damaged").mkdir()
+    written(tmp_path / "damaged", "manifest.json", "[]")
+    code, output, errors = call(*arguments)
+    assert code == 2, output + errors
+    assert words in errors
+    assert errors.count("\n") == 1

@@ -19,6 +19,7 @@ from assay.methods.attribution import attribute, given, other_maps, reduce_map, 
 from assay.methods.attributors import attributor, is_attributor, parameters_of
 from assay.models.wrap import layer_name
 from assay.plan.applicable import applicable_to_any
+from assay.plan.class_checks import check_classes
 from assay.plan.forecast import Forecast
 from assay.plan.model_choices import Network, check_shared, models_of, one_model
 from assay.plan.plan import Plan, build_one
@@ -242,6 +243,7 @@ def _partner(engine: Engine, choice: Choice, maps: Tensor) -> Callable[[], Tenso
 @contextmanager
 def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Engine]]]:
     plan, _ = prepare(spec, NOWHERE)
+    check_classes(plan, plan.shards)
     warn_of_tuned_samples(plan, plan.pairs)
     (model,) = plan.models.values()
     with model.evaluating(), torch.no_grad():

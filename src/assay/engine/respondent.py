@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
+from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.removal import FillChoice
 from assay.types import Batch, Model
 from assay.units.features import Features
@@ -137,7 +137,7 @@ class NetworkRespondent:
             question.valid,
         )
         for samples, row, asked in pairs:
-            logits = self.forward(question.make(samples, row))
+            logits = self._forward(question.make(samples, row))
             parts.append(self._read(logits[:asked], samples[:asked], batch))
             self.counter.add(asked)
         if not parts:
@@ -145,6 +145,18 @@ class NetworkRespondent:
             return nothing, nothing, nothing.long()
         logit, log_prob, predicted = (torch.cat(part) for part in zip(*parts, strict=True))
         return logit, log_prob, predicted
+
+    def _forward(self, inputs: Tensor) -> Tensor:
+        try:
+            return self.forward(inputs)
+        except (InputError, PrerequisiteError, NotApplicable, torch.cuda.OutOfMemoryError):
+            raise
+        except Exception as error:  # of the user's network
+            raise InputError(
+                f"Model `{self.model.name}` fails on {len(inputs)} inputs of shape "
+                f"{tuple(inputs.shape[1:])} at once: {type(error).__name__}: "
+                f"{' '.join(str(error).split())}. Where it takes fewer, set `micro_batch`."
+            ) from error
 
     def _read(self, logits: Tensor, samples: Tensor, batch: Batch) -> Columns:
         predicted = logits.argmax(1)

@@ -124,8 +124,7 @@ def _as_tensor(maps: object, batch: Batch, name: str) -> Tensor:
     """
     if maps is None:
         raise InputError(
-            f"Expected maps of `{name}` as a tensor or array, got None. Does the function return "
-            f"them?"
+            f"Expected maps of `{name}` to be numbers, got None. Does the function return them?"
         )
     tensor = dense(maps, f"maps of `{name}`")
     return tensor if isinstance(maps, Tensor) else tensor.to(batch.inputs.device, batch.dtype)

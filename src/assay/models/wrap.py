@@ -14,6 +14,7 @@ from assay.errors import InputError, unknown
 from assay.models.carded import with_card
 from assay.plugins.display_names import display_name
 from assay.types import Card, Model, Pixels, Prepare, Preprocess, Tokenize, Tokens
+from assay.types.hashing import is_quantised
 from assay.types.model import Reshape
 
 TOKENIZER = (
@@ -132,9 +133,14 @@ def model(
         classes=_classes(classes),
         output=output,
         stochastic=stochastic,
-        has=frozenset({"gradients", "regression" if regression else "classes"}),
+        has=_capabilities(net, regression),
     )
     return described if card is None else with_card(described, card)
+
+
+def _capabilities(net: nn.Module, regression: bool) -> frozenset[str]:
+    whole = {"regression" if regression else "classes"}
+    return frozenset(whole if any(map(is_quantised, net.modules())) else {"gradients", *whole})
 
 
 def _refuse(others: Mapping[str, object]) -> None:

@@ -7,7 +7,8 @@ from assay.errors import InputError
 # Known capabilities, described for messages, with a remedy where there is one. A model may declare
 # more in its `has`.
 NEEDS = {
-    "gradients": "a network that gradients can be taken through",
+    "gradients": "a network that gradients can be taken through, which quantised ones are not; "
+    "occlusion, rise, lime and kernel_shap work without",
     "classes": "a network that outputs classes",
     "spatial": "a layer with a spatial map; name one with `assay.model(..., cam_layer=...)`, or "
     "for a vision transformer `cam_reshape=(14, 14)`",

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from assay.data.classes import check_labels, check_names, check_target
-from assay.errors import CannotWrite, IncompleteRun, InputError, PrerequisiteError, warn
+from assay.errors import CannotWrite, IncompleteRun, InputError, PrerequisiteError
 from assay.models.prepare import choose_micro_batch
+from assay.plan.class_checks import check_classes
 from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
 from assay.plan.plan import IDENTITY, Plan, Shard, resolve
@@ -37,7 +37,6 @@ from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, CleanAccuracy, Manifest, ModelEntry, Store, read_manifest
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
-from assay.types import Dataset, Model
 from assay.types.hashing import own_classes
 from assay.types.model import usable_device
 
@@ -113,7 +112,7 @@ def run_suite(
     started = time.monotonic()
     finished = Finished(plan, store)
     unfinished, sets = finished.unfinished(), finished.unfinished_sets()
-    _check_classes(plan, unfinished)
+    check_classes(plan, unfinished)
     check_train_splits(plan, (cell.dataset for cell in sets))
     warn_of_tuned_samples(plan, ((s.dataset, s.model) for s in unfinished if not s.split))
     for shard in first_asked(finished, unfinished):
@@ -202,6 +201,7 @@ def dry_run(
 def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timings:
     """Measured seconds of each model's engine and gradient calls; empty if nothing is missing."""
     unfinished = Finished(plan, store).unfinished()
+    check_classes(plan, unfinished)
     busy = min(workers, len(unfinished))
     if busy > 1:
         return measure_in_processes(plan, settings, busy)
@@ -351,27 +351,3 @@ def _check_torch_alone(plan: Plan, store: Store) -> None:
                 f"({', '.join(f'`{kind}`' for kind in own)}). Its finished cells can still be "
                 f"read, ranked and reported. Use a new folder to run the suite again."
             )
-
-
-def _warn_of_one_number(model: Model, dataset: Dataset) -> None:
-    """Warn where only the labels could tell two classes from a regression, and there are none."""
-    if model.binary and model.outputs == 2 and not dataset.labels:
-        warn(
-            f"Model `{model.name}` gives one number, read as the logit of the second of two "
-            f"classes. Where it is a regression, give `assay.model(net, regression=True)`."
-        )
-
-
-def _check_classes(plan: Plan, shards: list[Shard]) -> None:
-    """Check that the model has an output for every label, before anything is written.
-
-    The model can only be right on labels that are among its classes, whatever the target is.
-    """
-    firsts = {(s.dataset, s.model, s.split): s for s in reversed(shards)}
-    for (dataset, model, _), shard in firsts.items():
-        prepared = plan.ready(shard, plan.batch(shard, shard.samples[:1])).model
-        if "regression" not in prepared.has:
-            check_names(prepared.classes, model, prepared.outputs)
-            _warn_of_one_number(prepared, plan.dataset_of(shard))
-        check_target(plan.target(dataset, model), model, prepared.outputs)
-        check_labels(plan.dataset_of(shard), model, prepared.outputs)

@@ -49,6 +49,8 @@ def chosen(name: str) -> tuple[str, list[Claim]]:
 
 def published(paper: str) -> list[ClaimRow]:
     """The published rows of every claim of a paper; a claim that was not run has an open row."""
+    if paper not in PAPERS:
+        raise unknown("paper", paper, PAPERS)
     file = resources.files("assay") / "studies" / "published" / f"{paper}.json"
     stored = parse(file.read_text(encoding="utf-8"), file.name) if file.is_file() else []
     return complete(claims_of(paper), stored)

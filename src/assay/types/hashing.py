@@ -2,7 +2,7 @@
 
 import hashlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,32 @@ def hash_network(net: nn.Module) -> str:
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         raw = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
         digest.update(raw.numpy().tobytes())
+    for name, module in net.named_modules():
+        if is_quantised(module):  # its weights are neither parameters nor buffers
+            digest.update(f"{name}{_packed(module.state_dict())}".encode())
     return digest.hexdigest()[:16]
+
+
+def is_quantised(module: nn.Module) -> bool:
+    """Whether a module is one of torch's with quantised weights, which have no gradients."""
+    return _is_torch(type(module)) and ".quantized." in f"{type(module).__module__}."
+
+
+def _packed(value: object) -> object:
+    """Quantised weights as a text of their numbers."""
+    if isinstance(value, Mapping):
+        return {name: _packed(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [_packed(part) for part in value]
+    if isinstance(value, Tensor):
+        plain = value.dequantize() if value.is_quantized else value
+        raw = plain.detach().cpu().contiguous().flatten().view(torch.uint8)
+        return [
+            str(value.dtype),
+            list(value.shape),
+            hashlib.sha256(raw.numpy().tobytes()).hexdigest(),
+        ]
+    return str(value)
 
 
 def own_classes(net: nn.Module) -> list[str]:

@@ -11,11 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.errors import InputError
 from assay.plugins.registry import identity
 from assay.types import Batch
 from assay.units.features import Features
 
 KEPT = 2**28  # bytes of random sets cached per batch: 64 samples of 224 x 224 pixels, 600 sets
+
+
+MOST_SETS = 100_000  # random sets of one size: drawing more takes hours for every sample
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,11 @@ def random_subsets(
 
     `sizes` hold for all samples, or are `[B, S]`, one row per sample; 0 means no sets.
     """
+    if n > MOST_SETS:
+        raise InputError(
+            f"Expected at most {MOST_SETS:,} random sets of each size, got {n:,}. Set a lower "
+            f"`subsets`."
+        )
     per_sample = torch.as_tensor(sizes).cpu().expand(len(batch), -1)  # [B, S]
     plan = [(name, i) for name in map(_size_name, per_sample.T.tolist()) for i in range(n)]
 
