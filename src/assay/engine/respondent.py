@@ -94,6 +94,24 @@ def micro_batches(
         yield pairs // rows, pairs % rows, min(size, total - start)
 
 
+def ask(forward: Callable[[Tensor], Tensor], inputs: Tensor, model: str) -> Tensor:
+    """The outputs of the user's network, which may fail on more inputs than were tried.
+
+    Raises:
+        InputError: The network fails.
+    """
+    try:
+        return forward(inputs)
+    except (InputError, PrerequisiteError, NotApplicable, torch.cuda.OutOfMemoryError):
+        raise
+    except Exception as error:  # of the user's network
+        raise InputError(
+            f"Model `{model}` fails on {len(inputs)} inputs of shape {tuple(inputs.shape[1:])} at "
+            f"once: {type(error).__name__}: {' '.join(str(error).split())}. Where it takes fewer, "
+            f"set `micro_batch`."
+        ) from error
+
+
 @dataclass
 class NetworkRespondent:
     """A network that answers: its forward passes are counted, its micro-batch may shrink."""
@@ -137,7 +155,7 @@ class NetworkRespondent:
             question.valid,
         )
         for samples, row, asked in pairs:
-            logits = self._forward(question.make(samples, row))
+            logits = ask(self.forward, question.make(samples, row), self.model.name)
             parts.append(self._read(logits[:asked], samples[:asked], batch))
             self.counter.add(asked)
         if not parts:
@@ -145,18 +163,6 @@ class NetworkRespondent:
             return nothing, nothing, nothing.long()
         logit, log_prob, predicted = (torch.cat(part) for part in zip(*parts, strict=True))
         return logit, log_prob, predicted
-
-    def _forward(self, inputs: Tensor) -> Tensor:
-        try:
-            return self.forward(inputs)
-        except (InputError, PrerequisiteError, NotApplicable, torch.cuda.OutOfMemoryError):
-            raise
-        except Exception as error:  # of the user's network
-            raise InputError(
-                f"Model `{self.model.name}` fails on {len(inputs)} inputs of shape "
-                f"{tuple(inputs.shape[1:])} at once: {type(error).__name__}: "
-                f"{' '.join(str(error).split())}. Where it takes fewer, set `micro_batch`."
-            ) from error
 
     def _read(self, logits: Tensor, samples: Tensor, batch: Batch) -> Columns:
         predicted = logits.argmax(1)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from assay.engine.respondent import ask
 from assay.errors import InputError, warn
 from assay.models.prepare import DRAWS, INPUT, Prepared
 from assay.plan.finished import Finished
@@ -96,7 +97,7 @@ def _again(shard: Shard) -> Sequence[str]:
 
 def _outputs(ready: Prepared, inputs: Tensor) -> Tensor:  # [n, C]
     parts = torch.split(inputs, ready.model.micro_batch)
-    return torch.cat([ready.forward(part.clone()) for part in parts])
+    return torch.cat([ask(ready.forward, part.clone(), ready.model.name) for part in parts])
 
 
 def _difference(first: Tensor, second: Tensor) -> Tensor:
