@@ -18,6 +18,7 @@ import assay
 from assay.commands.listing import Listed, cost_of, rows_of
 from assay.plugins import registry
 from assay.plugins.registry import Plugin
+from assay.ranking.replicates import FEWEST_REPLICATES
 from assay.suite.spec import Spec
 
 HERE = Path(__file__).parent
@@ -189,6 +190,16 @@ def _facts(plugin: Plugin, up: str) -> list[tuple[str, str]]:
             ("Properties", plugin.guarantees(plugin.defaults).in_words),
         ]  # fmt: skip
         facts += [("Scope", "all samples at once")] if plugin.scope == "set" else []
+        unranked, names = plugin.unranked(plugin.defaults), plugin.replicates(plugin.defaults)
+        facts += [("Ranked", f"no: {unranked}")] if unranked else []
+        if names and not unranked:
+            facts += [
+                (
+                    "Ranked",
+                    f"from {FEWEST_REPLICATES} replicates on; by default there are "
+                    f"{len(names)}, `{names[0]}` to `{names[-1]}`",
+                )
+            ]
     if isinstance(plugin, registry.Method):
         row = _listed_methods()[plugin.name]
         forward, backward = cost_of(row)

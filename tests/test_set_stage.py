@@ -11,8 +11,11 @@ from torch import nn
 import assay
 from assay.conformance.set_protocols import planted_block
 from assay.data.memory import as_dataset
+from assay.plan import trainings
+from assay.plan.trainings import TrainingCost
 from assay.plugins import registry
-from assay.run import trials
+from assay.ranking import leaderboard as ranked
+from assay.run import suite_run, trials
 from assay.run.suite_run import run_suite
 from assay.suite.spec import make_suite, read_suite
 from assay.training.fresh import fresh_copy
@@ -144,14 +147,124 @@ def test_a_time_budget_says_that_training_is_not_counted(exam, capsys):
     assert "without the networks that are trained" in capsys.readouterr().err
 
 
-def test_retrainings_give_scores_and_no_order(exam):
-    methods = {**exact(exam), "random": {}}
-    results = assay.benchmark(exam.net, exam.scored, methods, [ROAR], train=exam.train, **QUIET)
+def test_few_retrainings_give_scores_and_no_order(exam, tmp_path):
+    methods = {**exact(exam), "random": {}, "constant": {}}
+    results = assay.benchmark(
+        exam.net, exam.scored, methods, [ROAR], train=exam.train, out=tmp_path, **QUIET
+    )
     rows = list(results.leaderboard())
     assert {row["rank"] for row in rows} == {None}
     assert all(row["mean"] is not None for row in rows)
+    assert not results.leaderboard().overall
     entry = next(iter(results.entries.protocols.values()))
-    assert "spread between" in entry.unranked
+    assert "A ranking needs at least 5" in entry.unranked
+    page = results.report(tmp_path).read_text()
+    assert "A ranking needs at least 5" in page
+    assert "intervals are over samples and replicates" in page
+
+
+def test_five_retrainings_give_an_order(exam):
+    roar = {"roar": {"fractions": (0.1,), "retrainings": 5, "epochs": 2, "augment": False}}
+    methods = {**exact(exam), "random": {}, "constant": {}}
+    results = assay.benchmark(exam.net, exam.scored, methods, [roar], train=exam.train, **QUIET)
+    rows = {row["method"]: row for row in results.leaderboard()}
+    assert rows["exact"]["rank"] == 1
+    assert rows["random"]["rank"] == rows["constant"]["rank"] == 2
+    assert results.entries.protocols[rows["exact"]["protocol"]].unranked == ""
+    assert results.leaderboard().overall[0]["method"] == "exact"
+    # The interval of the difference is wider than that over the samples alone.
+    names = [f"retraining_{s}" for s in range(5)]
+    table = results.scores.to_pylist()
+    for name in names:
+        assert len([r for r in table if r["metric"] == name]) == 3 * 40
+    alone = ranked(results.scores, controls=results.entries.controls, ranges=results._ranges)
+    widths = [
+        row["minus_random_high"] - row["minus_random_low"]
+        for row in (next(r for r in alone if r["method"] == "exact"), rows["exact"])
+    ]
+    assert widths[0] < widths[1]
+
+
+@pytest.fixture
+def own_protocol():
+    """Registers a protocol of a test's own and removes it afterwards."""
+    added = []
+
+    def add(function, **facts):
+        added.append(function.__name__)
+        return assay.protocol(function.__name__, range=(0, 1), **facts)(function)
+
+    yield add
+    for name in added:
+        registry._REGISTERED["protocol"].pop(name, None)
+
+
+def drawn(option):
+    """The names of as many replicates as an option says."""
+    return lambda options: [f"draw_{i}" for i in range(options[option])]
+
+
+def test_ones_own_protocol_is_ranked_by_its_replicates(exam, own_protocol):
+    """All methods are worth the same; each replicate moves each of them by chance."""
+
+    def coin(trial: assay.Trial, *, draws: int = 5) -> assay.Scores:
+        """A number per method and replicate, the same for all samples up to little noise."""
+        batch = trial.batch()
+        maps = int(trial.maps().double().sum().item() * 1000) % 1000
+        little = 0.01 * batch.draw("little", (1,)).double().flatten()
+        seeds = [torch.Generator().manual_seed(1000 * maps + i) for i in range(draws)]
+        each = {
+            f"draw_{i}": 0.9 * torch.rand(1, generator=seed).double() + little
+            for i, seed in enumerate(seeds)
+        }
+        return assay.Scores(torch.stack(list(each.values())).mean(0), extra=each)
+
+    own_protocol(coin, scope="set", replicates=drawn("draws"))
+    methods = ["saliency", "input_x_gradient", "occlusion", "random"]
+    call = (exam.net, exam.scored, methods)
+    for draws, ranks in ((5, {1}), (4, {None})):
+        results = assay.benchmark(*call, [{"coin": {"draws": draws}}], **QUIET)
+        assert not results.failures
+        assert {row["rank"] for row in results.leaderboard()} == ranks
+    results = assay.benchmark(*call, ["coin"], **QUIET)
+    means = [row["mean"] for row in results.leaderboard()]
+    assert max(means) - min(means) > 0.1
+    by_samples = ranked(results.scores, controls={})  # as if nothing were repeated
+    assert len({row["rank"] for row in by_samples}) > 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "`draw_0` is missing or has another shape"),
+        ({"draw_0": 0.0, "draw_1": 0.5}, "to be the mean of its replicates `draw_0`, `draw_1`"),
+    ],
+)
+def test_replicates_that_are_not_as_declared_fail_the_cell(exam, own_protocol, given, message):
+    def pair(trial: assay.Trial, *, draws: int = 2) -> assay.Scores:
+        """Half a point for every sample."""
+        ones = torch.ones(len(trial.batch()), dtype=torch.float64)
+        return assay.Scores(0.5 * ones, extra={name: v * ones for name, v in given.items()})
+
+    own_protocol(pair, scope="set", replicates=drawn("draws"))
+    with pytest.warns(RuntimeWarning):
+        results = assay.benchmark(exam.net, exam.scored, ["random"], ["pair"], **QUIET)
+    assert message in results.failures[0]["message"]
+
+
+def test_replicates_that_cannot_be_declared_are_refused_before_the_run(exam, own_protocol):
+    def one(case: assay.Case) -> assay.Scores:
+        """Nothing."""
+        return assay.Scores(torch.zeros(len(case.batch)))
+
+    call = (exam.net, exam.scored, ["random"])
+    own_protocol(one, replicates=lambda options: ["a", "b"])
+    with pytest.raises(assay.InputError, match=r"`one`.*scope='set'.*scope `batch`"):
+        assay.benchmark(*call, ["one"], **QUIET)
+    for names in (["a", "a"], ["a", "value"]):
+        own_protocol(one, scope="set", replicates=lambda options, names=names: names)
+        with pytest.raises(assay.InputError, match="name each metric once"):
+            assay.benchmark(*call, ["one"], **QUIET)
 
 
 def test_broken_maps_of_training_samples_fail_the_cell(exam):
@@ -175,11 +288,62 @@ def test_the_dry_run_counts_the_maps_of_the_training_samples(exam, tmp_path):
     call = (exam.net, exam.scored, ["saliency"], [ROAR])
     before = assay.dry_run(*call, train=exam.train, out=tmp_path, time_it=False)
     assert before.method_rows == {"saliency": 40 + 160}
-    assert before.trainings == {next(iter(before.trainings)): 4}
-    assert "at most 4 networks on 160 samples" in str(before)
+    ((label, cost),) = before.trainings.items()
+    # Of 160 samples an epoch uses the one whole batch of 128.
+    assert cost == TrainingCost(networks=4, epochs=2, passes=4 * 2 * 128)
+    assert f"{label} trains at most 4 networks on 160 samples for 2 epochs" in str(before)
+    assert "1,024 forward and backward passes whose time was not measured" in str(before)
     assay.benchmark(*call, train=exam.train, out=tmp_path, **QUIET)
     after = assay.dry_run(*call, train=exam.train, out=tmp_path, time_it=False)
     assert (after.method_rows, after.trainings) == ({}, {})
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    """A dry run that times little."""
+    monkeypatch.setattr(trainings, "LEAST", 0.01)
+    monkeypatch.setattr(suite_run, "timings", lambda *args: {})
+
+
+def test_the_dry_run_measures_a_training_step(exam, fits, brief, monkeypatch):
+    call = (exam.net, exam.scored, ["saliency", "random"], [ROAR, "mask_leakage"])
+    before = assay.model(exam.net).weights_hash
+    expected = assay.dry_run(*call, train=exam.train)
+    assert assay.model(exam.net).weights_hash == before
+    assert not fits  # `fits` counts the trainings of runs
+    assert expected.training_seconds > 0
+    assert "passes that take about" in str(expected)
+    monkeypatch.setattr(trainings.StepClock, "_measure", lambda clock, cell, recipe: 0.5)
+    roar, leakage = assay.dry_run(*call, train=exam.train).trainings.values()
+    assert roar.seconds == 2 * 4 * 2 * 0.5  # methods, networks, epochs of one step
+    assert leakage.seconds == 2 * 1 * 30 * 0.5
+
+
+def test_a_training_step_that_fails_has_no_time(exam, brief, monkeypatch):
+    def failing(*args, **options):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(trainings, "fit_network", failing)
+    expected = assay.dry_run(exam.net, exam.scored, ["random"], [ROAR], train=exam.train)
+    assert expected.training_seconds is None
+    assert "whose time was not measured" in str(expected)
+
+
+def test_what_ones_own_protocol_trains(exam, own_protocol):
+    def trained(trial: assay.Trial, *, epochs: int = 3) -> assay.Scores:
+        """Nothing."""
+        return assay.Scores(torch.zeros(len(trial.batch()), dtype=torch.float64))
+
+    def lines(trains):
+        own_protocol(trained, scope="set", needs=["training"], trains=trains)
+        call = (exam.net, exam.scored, ["random"], ["trained"])
+        return str(assay.dry_run(*call, train=exam.train, time_it=False))
+
+    assert "at most 2 networks on 160 samples, which takes a time" in lines(lambda options: 2)
+    recipe = {"epochs": 3, "batch": 50}
+    assert "at most 900 forward" in lines(lambda options: assay.Trainings(2, recipe))
+    with pytest.raises(assay.InputError, match=r"`trained`.*settings among epochs.*got epoch"):
+        lines(lambda options: assay.Trainings(2, {"epochs": 3, "epoch": 3}))
 
 
 def test_training_maps_are_stored_by_chunk_and_read_back(exam, tmp_path):

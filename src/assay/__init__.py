@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assay.methods.promises import completeness, conservation
     from assay.models.wrap import model
     from assay.plugins.properties import Properties
-    from assay.plugins.registry import Passes, method, protocol
+    from assay.plugins.registry import Passes, Trainings, method, protocol
     from assay.removal import FillChoice
     from assay.report.overlay import overlay
     from assay.results import Results, compare, load
@@ -72,6 +72,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "assay.plugins.properties": ("Properties",),
     "assay.plugins.registry": (
         "Passes",
+        "Trainings",
         "method",
         "protocol",
     ),
@@ -132,6 +133,7 @@ __all__ = [
     "Tokenize",
     "Tokens",
     "TrainedWeights",
+    "Trainings",
     "Trial",
     "UnitsChoice",
     "above",

@@ -206,6 +206,7 @@ class Results:
             controls=entries.controls,
             outcomes=self.outcomes,
             ranges=self._ranges if ranges is None else ranges,
+            replicates=entries.replicates,
             apart=entries.truth_protocols if apart is None else apart,
             **options,
         )
@@ -219,7 +220,8 @@ class Results:
         """
         from assay.ranking.against import against
 
-        rows = against(self._scores_of_maps, control, self.outcomes, self._ranges, **options)
+        judged, replicates = self._scores_of_maps, self.entries.replicates
+        rows = against(judged, control, self.outcomes, self._ranges, replicates, **options)
         return [row.as_dict() for row in rows]
 
     def trust(
@@ -231,7 +233,8 @@ class Results:
     ) -> "list[PublicRow]":
         """How far each protocol's order of the methods agrees with the order by truth.
 
-        Intervals are over the samples only: an order of fewer than six methods says little.
+        Intervals are over the samples, and over replicates where a protocol has them, but not over
+        methods: an order of fewer than six methods says little.
 
         Args:
             truth: The label of the protocol that knows the truth; by default the first of this run
@@ -267,6 +270,7 @@ class Results:
             [label for label in entries.protocols if label not in truths],
             controls=list(entries.controls),
             outcomes=self.outcomes,
+            replicates=entries.replicates,
             **options,
         )
 

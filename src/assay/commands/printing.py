@@ -173,6 +173,9 @@ def forecast_table(expected: Forecast) -> Table:
         minutes, seconds = divmod(round(expected.seconds), 60)
         trained = ", without training" if expected.trainings else ""
         table.add_row(f"estimated time{trained}", f"{minutes} min {seconds:02d} s")
+    if expected.training_seconds is not None:
+        minutes, seconds = divmod(round(expected.training_seconds), 60)
+        table.add_row("estimated time of training, at most", f"{minutes} min {seconds:02d} s")
     if expected.trainings:
         table.caption = escape(" ".join(f"{line}." for line in expected.training_lines))
     return table

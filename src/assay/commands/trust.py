@@ -55,7 +55,10 @@ def print_trust(
         raise InputError(NO_ORDER)
     for key in dict.fromkeys(_table_key(run, row) for run, row in rows):
         _print_table(console, key, [row for run, row in rows if _table_key(run, row) == key])
-    console.print("Intervals are over the samples; other methods may give other correlations.")
+    console.print(
+        "Intervals are over the samples, and over retrainings where there are any; other methods "
+        "may give other correlations."
+    )
 
 
 def _table_key(run: str, row: TrustRow) -> tuple[str, ...]:

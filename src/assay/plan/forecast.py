@@ -21,7 +21,7 @@ from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_passes
 from assay.plan.rehearsal import FirstOf, Rehearsal, explains_again, made_up_partner
 from assay.plan.scoring import dealt
-from assay.plan.set_cells import trainings
+from assay.plan.trainings import TrainingCost, training_costs
 from assay.plugins.registry import Passes
 from assay.removal import make_removal
 from assay.suite.spec import Choice
@@ -41,7 +41,7 @@ class Forecast:
     gradient_calls: dict[str, int] = field(default_factory=dict)
     imputed_calls: dict[str, int] = field(default_factory=dict)  # of the forward ones
     unknown: list[str] = field(default_factory=list)  # methods whose cost is unknown in advance
-    trainings: dict[str, int | None] = field(default_factory=dict)  # networks at most, by protocol
+    trainings: dict[str, TrainingCost] = field(default_factory=dict)  # at most, by protocol
     train_samples: int = 0  # on so many samples, the most of any dataset
     looks: int = 0  # warm-up calls: one per process and network
     rehearsed: int = 0  # samples run one by one before a run, to measure the size of a layer
@@ -96,15 +96,18 @@ class Forecast:
 
     @property
     def training_lines(self) -> list[str]:
-        """What is trained, one sentence per protocol. Its time is unknown in advance."""
-        lines = []
-        for protocol, count in self.trainings.items():
-            networks = "an unknown number of" if count is None else f"at most {count:,}"
-            lines.append(
-                f"{protocol} trains {networks} networks on {self.train_samples:,} samples, which "
-                f"takes a time that is unknown in advance"
-            )
-        return lines
+        """What is trained, one sentence per protocol, with its time where that is known."""
+        return [
+            f"{protocol} {cost.in_words(self.train_samples)}"
+            for protocol, cost in self.trainings.items()
+        ]
+
+    @property
+    def training_seconds(self) -> float | None:
+        """The most seconds of all trainings; None where there are none, or not all are known."""
+        seconds = [cost.seconds for cost in self.trainings.values()]
+        known = [each for each in seconds if each is not None]
+        return sum(known) if known and len(known) == len(seconds) else None
 
 
 def forecast(finished: Finished, shards: Sequence[Shard], processes: int = 1) -> Forecast:
@@ -131,7 +134,7 @@ def forecast(finished: Finished, shards: Sequence[Shard], processes: int = 1) ->
             if ragged and first < size:
                 part, _ = _rehearse(finished, shard, size, left, estimates)
             total.add(part)
-    total.trainings = trainings(cells)
+    total.trainings = training_costs(plan, cells, timed=False)
     sizes = [len(train.ids) for d in plan.datasets.values() for train in d.splits.values()]
     total.train_samples = max(sizes, default=0)
     for estimate in estimates.values():

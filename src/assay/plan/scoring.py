@@ -10,6 +10,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.ranking.reductions import reduction_of
+from assay.ranking.replicates import too_few
 from assay.suite.spec import Choice
 from assay.types import UPPER_BOUND, Batch, Case, Scores
 
@@ -93,4 +94,31 @@ def standing(method: Choice, protocol: Choice, batch: Batch) -> str:
     available = batch.dataset.has if batch.dataset is not None else frozenset()
     if protocol.plugin.whole_truth and UPPER_BOUND in available:
         return "upper_bound"
-    return "shown" if protocol.plugin.unranked(protocol.options) else "ok"
+    return "shown" if unranked(protocol) else "ok"
+
+
+def replicates_of(protocol: Choice) -> list[str]:
+    """The metrics of which a protocol's score is the mean, one for each replicate.
+
+    Raises:
+        InputError: The protocol cannot have replicates, or names one twice or like its score.
+    """
+    plugin = protocol.plugin
+    names = list(plugin.replicates(protocol.options))
+    if names and (plugin.scope != "set" or plugin.reduce != "mean"):
+        raise InputError(
+            f"Expected protocol `{protocol.label}`, which declares `replicates`, to have "
+            f"`scope='set'` and the mean as its score; got scope `{plugin.scope}`"
+            f"{'' if plugin.reduce == 'mean' else ' and its own `reduce`'}."
+        )
+    if len({*names, plugin.metric}) <= len(names):
+        raise InputError(
+            f"Expected `replicates` of protocol `{protocol.label}` to name each metric once, and "
+            f"not `{plugin.metric}`, the name of its score; got {', '.join(names)}."
+        )
+    return names
+
+
+def unranked(protocol: Choice) -> str:
+    """Why the scores of a protocol are shown and not ranked; empty where they are ranked."""
+    return protocol.plugin.unranked(protocol.options) or too_few(replicates_of(protocol))

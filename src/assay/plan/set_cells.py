@@ -60,19 +60,3 @@ def explains_split(cell: SetCell, split: str) -> bool:
         return True
     needs = cell.protocol.plugin.required(cell.protocol.options)
     return "training" in needs and MAPS_HASH not in cell.method.options
-
-
-def trainings(cells: Sequence[SetCell]) -> dict[str, int | None]:
-    """The most networks that these cells train, by protocol; None where it is unknown.
-
-    A set protocol without `trains` that needs training samples does not say how many.
-    """
-    counts: dict[str, int | None] = {}
-    for cell in cells:
-        plugin, label = cell.protocol.plugin, cell.protocol.label
-        if plugin.trains is None:
-            if "training" in plugin.required(cell.protocol.options):
-                counts[label] = None
-        else:
-            counts[label] = (counts.get(label) or 0) + plugin.trains(cell.protocol.options)
-    return counts

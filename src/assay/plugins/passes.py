@@ -1,7 +1,7 @@
 """The cost of explaining one sample, and what a method promises about its maps."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -24,6 +24,18 @@ class Passes:
         both = (self.forward, self.backward)
         forward, backward = (None if count is None else count * copies for count in both)
         return replace(self, forward=forward, backward=backward)
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """What a set protocol trains for one cell: so many networks, each with this recipe.
+
+    The recipe holds what the protocol passes to `fit`, such as `epochs` and `batch`. Without
+    `epochs`, the time of the trainings is unknown in advance.
+    """
+
+    networks: int
+    recipe: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

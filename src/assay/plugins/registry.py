@@ -2,12 +2,11 @@
 
 import functools
 import inspect
-import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,10 +23,12 @@ from assay.plugins.marks import HowOnly as HowOnly
 from assay.plugins.marks import Nested as Nested
 from assay.plugins.marks import marked
 from assay.plugins.needs import check_needs
+from assay.plugins.option_types import Options
 from assay.plugins.options import missed
 from assay.plugins.passes import Intervenes as Intervenes
 from assay.plugins.passes import Passes as Passes
 from assay.plugins.passes import Promise as Promise
+from assay.plugins.passes import Trainings as Trainings
 from assay.plugins.properties import UNDECLARED, Declared, Properties
 from assay.plugins.set_level import SetReduction, own_reduction
 
@@ -55,7 +56,7 @@ class Plugin:
     @functools.cached_property
     def options(self) -> dict[str, inspect.Parameter]:
         """The keyword-only parameters, with resolved annotations."""
-        hints = typing.get_type_hints(self.function, include_extras=True)
+        hints = get_type_hints(self.function, include_extras=True)
         return {
             p.name: p.replace(annotation=hints.get(p.name, Any))
             for p in inspect.signature(self.function).parameters.values()
@@ -185,8 +186,9 @@ class Protocol(Plugin):
     kind: ClassVar[str] = "protocol"
     scope: Literal["batch", "set"] = "batch"  # what it receives at once: a batch, or all samples
     models: Literal["one", "pool"] = "one"  # for sets: the scored model, or all of the suite
-    trains: Callable[[Mapping[str, Any]], int] | None = None  # networks per cell, from its options
-    unranked: Callable[[Mapping[str, Any]], str] = lambda options: ""  # why not ranked, if so
+    trains: Callable[[Options], int | Trainings] | None = None  # networks per cell
+    unranked: Callable[[Options], str] = lambda options: ""  # why not ranked, if so
+    replicates: Callable[[Options], Sequence[str]] = lambda options: ()  # metrics it averages
     higher_is_better: bool = True
     range: tuple[float, float] = (float("-inf"), float("inf"))
     chance: float | Literal["measured"] = "measured"
@@ -298,11 +300,10 @@ def preset(
 ) -> None:
     """Register a plug-in under another name with other default options."""
     plugin: Plugin = vars(base)["__assay__"]
-    made = replace(
+    _REGISTERED[plugin.kind][name] = replace(
         plugin, name=name, title=title, about=about, cite=cite, preset=options,
         formula=plugin.formula or plugin.name,
     )  # fmt: skip
-    _REGISTERED[plugin.kind][name] = made
 
 
 def method(name: str, **facts: Any) -> Callable[[Function], Function]:
@@ -333,9 +334,9 @@ def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
             to score highest; `reduce`, for a number of the whole set that is not the mean of its
             samples: a function `(curves, x, weights, *, options) -> values`, or its address;
             `properties`, what it guarantees, without which it may not compare models;
-            `scope`: batch, or set for a function of a `Trial`, with `models` (one or pool) and
-            `trains`, the number of networks that a cell trains; `unranked`, why scores are not
-            ranked; both are functions of the options;
+            `scope`: batch, or set for a function of a `Trial`, with `models` (one or pool);
+            as functions of the options: `trains`, the networks that a cell trains; `replicates`,
+            the metrics of which the score is the mean; `unranked`, why scores are not ranked;
             `needs`, as for methods; `title`, `family`, `cite`, `version`.
     """
     return register("protocol", name, **facts)

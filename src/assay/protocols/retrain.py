@@ -1,16 +1,16 @@
 """Protocols that train networks: retraining without the ranked units, and what masks give away."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from assay.errors import InputError, NotApplicable
-from assay.plugins.option_types import Count, InnerShare, Positive
-from assay.plugins.registry import protocol
+from assay.plugins.option_types import Count, InnerShare, Options, Positive
+from assay.plugins.registry import Trainings, protocol
 from assay.protocols.curves import Order
 from assay.protocols.table_one import MASKS, RETRAINED
 from assay.removal import FillChoice, make_removal
@@ -19,20 +19,23 @@ from assay.units.absent import by_rank
 from assay.units.features import Features, UnitsChoice, make_units
 
 ROWS = 256  # samples whose units are removed at once
+RECIPE = ("epochs", "batch", "rate", "augment")  # the options that say how a network is trained
 
 Fractions = Annotated[tuple[InnerShare, ...], Field(min_length=1)]
 
 
-def _not_ranked(options: Mapping[str, Any]) -> str:
-    """Why cells are not ranked."""
-    return (
-        f"{options['retrainings']} retrainings are few, and intervals over samples do not contain "
-        f"the spread between them. Compare the metrics `retraining_0`, `retraining_1`, ... instead."
-    )
+def _trainings(options: Options, networks: int) -> Trainings:
+    """So many networks with the recipe of a protocol."""
+    return Trainings(networks, {name: options[name] for name in RECIPE})
 
 
-def _networks(options: Mapping[str, Any]) -> int:
-    return len(options["fractions"]) * int(options["retrainings"])
+def _retrainings(options: Options) -> Trainings:
+    return _trainings(options, len(options["fractions"]) * options["retrainings"])
+
+
+def _names(options: Options) -> list[str]:
+    """The metric of each retraining."""
+    return [f"retraining_{seed}" for seed in range(options["retrainings"])]
 
 
 def _retrained(
@@ -114,8 +117,9 @@ def _removed(
     family="retraining",
     cite="hooker2019",
     title="ROAR",
-    trains=_networks,
-    unranked=_not_ranked,
+    version=2,
+    trains=_retrainings,
+    replicates=_names,
     properties=RETRAINED,
 )
 def roar(
@@ -137,11 +141,13 @@ def roar(
     samples, from which the first t of their units are removed too.
 
     The order of the units is that of the method's maps of training and scored samples. Networks
-    are trained once for equal inputs, also for two methods with equal orders. Intervals are over
-    the scored samples; the scores of each retraining are the metrics `retraining_0`, ... .
-    Scores are shown and not ranked, because these intervals do not contain the spread between
-    retrainings. With `target: label`, the default of suites, a map may tell the label, which the
-    network learns to read from what is missing; the paper explains the predicted class.
+    are trained once for equal inputs, also for two methods with equal orders. The scores of each
+    retraining are the metrics `retraining_0`, ... . Intervals are over the scored samples and over
+    the retrainings. Methods are ranked from 5 retrainings on: fewer show too little of the spread
+    between them. Retrainings of two methods with one seed start from the same weights, so they are
+    compared in pairs; all retrainings share the training samples. With `target: label`, the
+    default of suites, a map may tell the label, which the network learns to read from what is
+    missing; the paper explains the predicted class.
 
     Differs from the paper: the units are pixels, with the map reduced over channels as the method's
     `reduce` says; the paper ranks each channel by its squared values. Equal values are in seeded
@@ -167,8 +173,9 @@ def roar(
     family="retraining",
     cite="hooker2019",
     title="KAR",
-    trains=_networks,
-    unranked=_not_ranked,
+    version=2,
+    trains=_retrainings,
+    replicates=_names,
     properties=RETRAINED,
 )
 def kar(
@@ -208,7 +215,9 @@ def kar(
     family="retraining",
     cite="rong2022",
     title="Mask leakage",
-    trains=lambda options: options["trainings"],
+    version=2,
+    trains=lambda options: _trainings(options, options["trainings"]),
+    replicates=lambda options: [f"training_{seed}" for seed in range(options["trainings"])],
     unranked=lambda options: (
         "class information in a mask is a fault of protocols that retrain, not of a method."
     ),
@@ -236,7 +245,8 @@ def mask_leakage(
     read it. `masks: random` draws the units at random instead, the same for all methods: with
     `units: {grid: {side: 4}}` and `fraction: 0.0625` these are the masks of in-domain single
     deletion, which must be at 0; with `units: slic` the borders of segments show. The scores are
-    shown and not ranked.
+    shown and not ranked. From 2 trainings on, intervals are over the scored samples and over the
+    trainings, whose scores are the metrics `training_0`, ... ; with 1 they are over samples only.
 
     Differs from the paper: the paper gives the accuracy itself, for seven fractions.
     """
@@ -254,8 +264,10 @@ def mask_leakage(
         rows.append((trial.predict(network, asked) == truth).double())
     usual = labels.mode().values
     chance = (truth == usual).double().mean()
-    accuracy = torch.stack(rows).mean(0)
-    return Scores((accuracy - chance).cpu(), extra={"accuracy": accuracy.cpu()})
+    right = torch.stack(rows).cpu()  # [trainings, N]
+    each = {f"training_{seed}": right[seed] - chance.cpu() for seed in range(trainings)}
+    accuracy = right.mean(0)
+    return Scores(accuracy - chance.cpu(), extra={"accuracy": accuracy, **each})
 
 
 def _masks(

@@ -58,6 +58,7 @@ def against(
     control: str,
     outcomes: Mapping[Key, Outcome] | None = None,
     ranges: Mapping[str, Limits] | None = None,
+    replicates: Mapping[str, Sequence[str]] | None = None,
     **options: Unpack[BootstrapOptions],
 ) -> list[ControlComparison]:
     """Compare every method with a control under every protocol.
@@ -67,6 +68,7 @@ def against(
         control: Label of the method that the others are compared with.
         outcomes: The curves of the protocols that score whole sets.
         ranges: The lowest and highest score of a protocol, by its label.
+        replicates: The metrics that hold one replicate each, by the label of the protocol.
         **options: Keywords of `mean_interval`: level, resamples, seed.
 
     Returns:
@@ -80,7 +82,7 @@ def against(
         raise unknown("method of this run", control, labels)
     return [
         _compare(block, method, reference, options)
-        for block in read_blocks(scores, outcomes, ranges)
+        for block in read_blocks(scores, outcomes, ranges, replicates)
         for reference in _named(block.methods, control)
         for method in block.methods
         if method.method != control and method.values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypedDict, TypeVar
 
 import numpy as np
@@ -20,7 +20,15 @@ from assay.ranking.intervals import (
     set_differences,
     set_interval,
 )
-from assay.ranking.resampling import BootstrapOptions, Floats
+from assay.ranking.replicates import (
+    FEWEST_REPLICATES,
+    Replicates,
+    differences_over_replicates,
+    interval_over_replicates,
+    read_replicates,
+    replicate_means,
+)
+from assay.ranking.resampling import BootstrapOptions, Floats, level_of
 from assay.ranking.sets import Key, Outcome
 from assay.store import SHOWN_ONLY, Limits, SettingKey
 
@@ -60,6 +68,7 @@ class MethodScores:
         failed: Number of samples on which the method failed, under any seed.
         degenerate: Number of samples marked degenerate, under any seed.
         outcome: The curves behind a score of a whole set; None where the score is a mean.
+        replicates: The scores of each replicate, such as a retraining, where a score is their mean.
     """
 
     method: str
@@ -69,6 +78,7 @@ class MethodScores:
     failed: int
     degenerate: int
     outcome: Outcome | None = None
+    replicates: Replicates = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,13 +122,25 @@ class Block:
         """Whether the score is one of the whole set rather than a mean."""
         return any(scores.outcome is not None for scores in self.methods)
 
+    def replicate_means(
+        self, methods: Sequence[MethodScores], samples: Sequence[str]
+    ) -> Floats | None:
+        """Give the means of `methods` in each replicate [R, m]; None where nothing is repeated."""
+        if not any(scores.replicates for scores in self.methods):
+            return None
+        return replicate_means([scores.replicates for scores in methods], samples)
+
     def interval(self, scores: MethodScores, options: BootstrapOptions) -> Interval:
         """Give the score of one method on all the samples it has."""
         samples = sorted(scores.values)
         groups = self.groups_of(samples)
         if scores.outcome is None:
             values = [scores.values[sample] for sample in samples]
-            return mean_interval(values, groups, **options).within(*self.range)
+            interval = mean_interval(values, groups, **options)
+            means = self.replicate_means([scores], samples)
+            if means is not None and len(means) > 1:  # of one, the interval is over samples only
+                interval = interval_over_replicates(interval, means[:, 0], level_of(options))
+            return interval.within(*self.range)
         statistic = self.statistic([scores], samples)
         return set_interval(statistic, groups, **options).within(*self.range)
 
@@ -130,7 +152,12 @@ class Block:
         groups = self.groups_of(samples)
         if not self.judges_sets:
             paired = [scores.values[s] - other.values[s] for s in samples]
-            return mean_interval(paired, groups, **options).within(-self._width, self._width)
+            interval = mean_interval(paired, groups, **options)
+            means = self.replicate_means([scores, other], samples)
+            if means is not None:
+                apart = means[:, 0] - means[:, 1]
+                interval = interval_over_replicates(interval, apart, level_of(options))
+            return interval.within(-self._width, self._width)
         both = self.statistic([scores, other], samples)
         minus = np.array([[1.0], [-1.0]])
         interval = set_interval(lambda weights: both(weights) @ minus, groups, **options)
@@ -143,6 +170,9 @@ class Block:
         groups = self.groups_of(self.common)
         if not self.judges_sets:
             differences = paired_differences(self.matrix(methods), groups, **options)
+            means = self.replicate_means(methods, self.common)
+            if means is not None:
+                differences = differences_over_replicates(differences, means, level_of(options))
         else:
             statistic = self.statistic(methods, self.common)
             differences = set_differences(statistic, groups, **options)
@@ -175,6 +205,7 @@ def read_blocks(
     scores: pa.Table,
     outcomes: Mapping[Key, Outcome] | None = None,
     ranges: Mapping[str, Limits] | None = None,
+    replicates: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Block]:
     """Split the headline rows of a scores table by dataset, model, checkpoint and protocol.
 
@@ -182,6 +213,8 @@ def read_blocks(
         scores: The `scores` of a run.
         outcomes: The curves of the protocols that score whole sets.
         ranges: The lowest and highest score of a protocol, by its label; unlimited by default.
+        replicates: By the label of a protocol whose scores are means over replicates, the metrics
+            that hold one replicate each.
 
     Returns:
         The blocks, sorted by dataset, model, checkpoint and protocol.
@@ -196,15 +229,20 @@ def read_blocks(
     split: dict[tuple[str, str, str, str], list[ScoreRow]] = defaultdict(list)
     for row in scores.filter(scores["headline"]).select(columns).to_pylist():
         split[row["dataset"], row["model"], row["checkpoint"], row["protocol"]].append(row)
-    limits = ranges or {}
+    limits, repeated = ranges or {}, read_replicates(scores, replicates or {})
     return [
-        replace(_block(key, split[key], outcomes or {}), range=limits.get(key[3], UNBOUNDED))
+        replace(
+            _block(key, split[key], outcomes or {}, repeated), range=limits.get(key[3], UNBOUNDED)
+        )
         for key in sorted(split)
     ]
 
 
 def _block(
-    key: tuple[str, str, str, str], rows: Sequence[ScoreRow], outcomes: Mapping[Key, Outcome]
+    key: tuple[str, str, str, str],
+    rows: Sequence[ScoreRow],
+    outcomes: Mapping[Key, Outcome],
+    replicates: Mapping[Key, Replicates],
 ) -> Block:
     where = " / ".join(part for part in key if part)
     # A cell that never ran may not know its metric; one that ran does.
@@ -214,6 +252,15 @@ def _block(
     for row in rows:
         by_method[row["method"]].append(row)
     options = _single("protocol_options", (row["protocol_options"] for row in ran), where)
+    methods = [
+        replace(
+            _with_outcome(
+                _scores(name, by_method[name], groups, where), outcomes.get((*key, name))
+            ),
+            replicates=replicates.get((*key, name), {}),
+        )
+        for name in sorted(by_method)
+    ]
     return Block(
         *key,
         protocol_options=options,
@@ -222,11 +269,20 @@ def _block(
             "higher_is_better", (row["higher_is_better"] for row in ran), where
         ),
         groups=groups,
-        methods=[
-            _with_outcome(_scores(name, by_method[name], groups, where), outcomes.get((*key, name)))
-            for name in sorted(by_method)
-        ],
+        methods=_only_shown(methods) if _ranks_nothing(methods) else methods,
     )
+
+
+def _ranks_nothing(methods: Sequence[MethodScores]) -> bool:
+    """Whether the protocol ranks no method, or has too few replicates to rank the methods."""
+    if any(scores.status == "shown" for scores in methods):
+        return True
+    repeated = [set(s.replicates) for s in methods if s.status == "ok"]
+    return any(repeated) and len(set.intersection(*repeated)) < FEWEST_REPLICATES
+
+
+def _only_shown(methods: Sequence[MethodScores]) -> list[MethodScores]:
+    return [replace(s, status="shown") if s.status == "ok" else s for s in methods]
 
 
 def _groups(rows: Sequence[ScoreRow], where: str) -> dict[str, str]:

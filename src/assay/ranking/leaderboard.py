@@ -89,6 +89,7 @@ def leaderboard(
     controls: Mapping[str, str],
     outcomes: Mapping[Key, Outcome] | None = None,
     ranges: Mapping[str, Limits] | None = None,
+    replicates: Mapping[str, Sequence[str]] | None = None,
     apart: Collection[str] = (),
     level: float = 0.95,
     resamples: int = 2000,
@@ -97,7 +98,8 @@ def leaderboard(
     """Rank methods per protocol and overall.
 
     Ranks and differences use the samples that all ranked methods of a protocol have; means use
-    all samples that the method has. Seeds are averaged per sample first.
+    all samples that the method has. Seeds are averaged per sample first. Where scores are means
+    over replicates, such as retrainings, intervals are over samples and replicates.
 
     Args:
         scores: The `scores` of a run; only rows with `headline` count.
@@ -106,6 +108,8 @@ def leaderboard(
             order: an oracle cannot be recommended).
         outcomes: The curves of the protocols that score whole sets.
         ranges: The lowest and highest score of a protocol, by its label; they limit the intervals.
+        replicates: By the label of a protocol whose scores are means over replicates, the metrics
+            that hold one replicate each.
         apart: Labels of protocols that answer another question, such as those that know the truth.
             They are in the overall order only where no other protocol ranks.
         level: Nominal coverage of the intervals.
@@ -122,7 +126,7 @@ def leaderboard(
     if unknown:
         raise ValueError(f"Expected kinds of `controls` among {list(KINDS)}, got {unknown}.")
     options: BootstrapOptions = {"level": level, "resamples": resamples, "seed": seed}
-    blocks = read_blocks(scores, outcomes, ranges)
+    blocks = read_blocks(scores, outcomes, ranges, replicates)
     rows = [row for block in blocks for row in block_rows(block, controls, options)]
     overall: list[OverallRow] = []
     left_out: list[LeftOutRow] = []

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from assay.ranking.intervals import PairedDifferences, Statistic
+from assay.ranking.replicates import replicate_draws
 from assay.ranking.resampling import Floats, group_sums, levels, resample_counts
 
 # With fewer groups than this no interval is trusted to separate two methods.
@@ -36,12 +37,15 @@ class ProtocolScores:
         higher_is_better: Direction of the score.
         statistic: From weights of samples [b, n] to the score of every method [b, m], where it is
             not the mean of its values.
+        replicates: The mean of each replicate and method [R, m], where scores are means over
+            replicates.
     """
 
     values: Floats
     groups: Sequence[str] | None
     higher_is_better: bool
     statistic: Statistic | None = None
+    replicates: Floats | None = None
 
     def means(self) -> Floats:
         """Give the score of every method [m]."""
@@ -135,6 +139,7 @@ def overall_order(
 
     Groups are resampled once for all protocols. The protocols use the same samples, so their
     scores are correlated; separate resamples would make the order look more certain than it is.
+    Where scores are means over replicates, each resample also draws how far these may be off.
 
     Args:
         protocols: Scores of each protocol, the same methods in the same order.
@@ -176,11 +181,18 @@ def _resampled_ranks(
 ) -> Floats:
     """Give the mean rank of every method in every resample [b, m]."""
     tables = [_aligned(protocol, labels) for protocol in protocols]
-    blocks = []
+    off = [
+        None if p.replicates is None else replicate_draws(p.replicates, resamples, seed)
+        for p in protocols
+    ]
+    blocks: list[Floats] = []
     for counts in resample_counts(len(labels), resamples, seed):
         ranks = np.zeros((len(counts), len(placed[0])))
         present = np.zeros(len(placed[0]))
-        for protocol, (sums, sizes), place in zip(protocols, tables, placed, strict=True):
+        drawn_before = sum(map(len, blocks))
+        for protocol, (sums, sizes), place, shift in zip(
+            protocols, tables, placed, off, strict=True
+        ):
             total = (counts @ sizes)[:, None]
             # A resample without any of the protocol's samples keeps the place in the data.
             if protocol.statistic is None or protocol.groups is None:
@@ -188,6 +200,8 @@ def _resampled_ranks(
             else:
                 weights = counts[:, np.searchsorted(labels, protocol.groups)]
                 means = protocol.statistic(np.where(total > 0, weights, 1.0))
+            if shift is not None:
+                means = means + shift[drawn_before : drawn_before + len(counts)]
             drawn = positions(means, higher_is_better=protocol.higher_is_better)
             ranks += np.nan_to_num(np.where(total > 0, drawn, place))
             present += ~np.isnan(place)

@@ -175,11 +175,17 @@ def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
     values = np.full((len(common), len(names)), np.nan)
     here = [i for i, name in enumerate(names) if name in by_method]
     values[:, here] = block.matrix([by_method[names[i]] for i in here])
+    means = block.replicate_means([by_method[names[i]] for i in here], common)
+    replicates = None
+    if means is not None:
+        replicates = np.full((len(means), len(names)), np.nan)
+        replicates[:, here] = means
     return ProtocolScores(
         values=values,
         groups=None if common == [""] else block.groups_of(common),
         higher_is_better=block.higher_is_better,
         statistic=_statistic(block, names, here) if block.judges_sets else None,
+        replicates=replicates,
     )
 
 

@@ -27,6 +27,11 @@ class BootstrapOptions(TypedDict, total=False):
     seed: int
 
 
+def level_of(options: BootstrapOptions) -> float:
+    """Give the nominal coverage that the options ask for."""
+    return options.get("level", 0.95)
+
+
 def levels(values: Floats) -> Floats:
     """Number values [..., m] in ascending order along the last axis.
 

@@ -14,6 +14,7 @@ from assay.errors import InputError
 from assay.ranking.arithmetic import spearman
 from assay.ranking.blocks import Block, MethodScores, read_blocks
 from assay.ranking.orders import FEWEST_GROUPS
+from assay.ranking.replicates import replicate_draws
 from assay.ranking.resampling import Floats, levels, resample_counts
 from assay.ranking.rows import PublicRow
 from assay.ranking.sets import Key, Outcome
@@ -72,6 +73,7 @@ def trust(
     *,
     controls: Sequence[str] = (),
     outcomes: Mapping[Key, Outcome] | None = None,
+    replicates: Mapping[str, Sequence[str]] | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -79,7 +81,8 @@ def trust(
     """Correlate each protocol's order of the methods with the order by truth.
 
     Both orders are by the mean over the samples that have both scores. In every resample of these
-    samples, all means and both orders are computed again. Cells that are not ranked are left out:
+    samples, all means and both orders are computed again. Where scores are means over replicates,
+    each resample also draws how far these may be off. Cells that are not ranked are left out:
     where the truth is an upper bound, a protocol that asks for all of it cannot judge the others.
 
     Args:
@@ -89,6 +92,7 @@ def trust(
         judged: The labels of the protocols that are compared with it.
         controls: Labels of methods that are left out.
         outcomes: The curves of the protocols that score whole sets.
+        replicates: The metrics that hold one replicate each, by the label of the protocol.
         level: Nominal coverage of the intervals, by percentiles of the resamples.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
@@ -105,7 +109,8 @@ def trust(
             f"Expected the run to hold scores of the protocol `{truths[0]}`, found none."
         )
     rows = []
-    for _, same_setting in groupby(read_blocks(scores, outcomes), key=lambda block: block.setting):
+    read = read_blocks(scores, outcomes, replicates=replicates)
+    for _, same_setting in groupby(read, key=lambda block: block.setting):
         blocks = {block.protocol: block for block in same_setting}
         known = (blocks[label] for label in truths if label in blocks)
         reference = next((b for b in known if len(b.ranked) >= FEWEST_METHODS), None)
@@ -135,19 +140,25 @@ def _row(
     if len(mine) < FEWEST_METHODS or not samples:
         return None
 
-    def correlations(weights: Floats) -> Floats:
-        by_protocol = _order(block, mine, samples, weights)
-        return spearman(by_protocol, _order(reference, true, samples, weights))
+    def correlations(weights: Floats, off: Floats, true_off: Floats) -> Floats:
+        by_protocol = _order(block, mine, samples, weights, off)
+        return spearman(by_protocol, _order(reference, true, samples, weights, true_off))
 
     groups = reference.groups_of(samples)
     low = high = None
     if len(set(groups)) >= FEWEST_GROUPS:
-        drawn = np.concatenate(
-            [correlations(w) for w in _weights(groups, resamples, seed, len(mine))]
-        )
+        off = _off(block, mine, samples, resamples, seed)
+        true_off = _off(reference, true, samples, resamples, seed)
+        parts, start = [], 0
+        for weights in _weights(groups, resamples, seed, len(mine)):
+            end = start + len(weights)
+            parts.append(correlations(weights, off[start:end], true_off[start:end]))
+            start = end
+        drawn = np.concatenate(parts)
         ends = [(1 - level) / 2, (1 + level) / 2]
         low, high = (float(end) for end in np.nanquantile(drawn, ends))
-    value = float(correlations(np.ones((1, len(samples))))[0])
+    exactly = np.zeros((1, len(mine)))
+    value = float(correlations(np.ones((1, len(samples))), exactly, exactly)[0])
     return TrustRow(
         *block.setting,
         protocol=block.protocol,
@@ -161,10 +172,28 @@ def _row(
 
 
 def _order(
-    block: Block, methods: Sequence[MethodScores], samples: Sequence[str], weights: Floats
+    block: Block,
+    methods: Sequence[MethodScores],
+    samples: Sequence[str],
+    weights: Floats,
+    off: Floats,
 ) -> Floats:  # [b, m]
-    values = block.statistic(methods, samples)(weights)
+    values = block.statistic(methods, samples)(weights) + off
     return levels(values if block.higher_is_better else -values)  # only their order is compared
+
+
+def _off(
+    block: Block,
+    methods: Sequence[MethodScores],
+    samples: Sequence[str],
+    resamples: int,
+    seed: int,
+) -> Floats:  # [b, m]
+    """How far means over replicates are off in each resample; 0 where nothing is repeated."""
+    means = block.replicate_means(methods, samples)
+    if means is None:
+        return np.zeros((resamples, len(methods)))
+    return replicate_draws(means, resamples, seed)
 
 
 def _weights(

@@ -45,10 +45,21 @@ def protocols(manifest: Manifest) -> list[Facts]:
             ("sign", "matters" if protocol.sign_sensitive else "does not matter"),
             *_properties(protocol),
             *_where_known("not ranked", protocol.unranked),
+            *_where_known("mean of", _replicates(protocol)),
             *_common(protocol),
         ]
         cards.append(_card(label, protocol, (protocol.family,), rows))
     return cards
+
+
+def _replicates(protocol: ProtocolEntry) -> str:
+    """The replicates of which a score is the mean; empty where there are none."""
+    names = protocol.replicates
+    if not names:
+        return ""
+    last = f" to {names[-1]}" if len(names) > 1 else ""
+    over = "samples and replicates" if len(names) > 1 else "samples only"
+    return f"{names[0]}{last}; intervals are over {over}"
 
 
 def _properties(protocol: ProtocolEntry) -> Rows:

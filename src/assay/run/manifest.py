@@ -11,6 +11,7 @@ import torch
 
 from assay.plan.content_keys import reading_key
 from assay.plan.plan import Plan, Shard
+from assay.plan.scoring import replicates_of, unranked
 from assay.plugins import registry
 from assay.plugins.set_level import reduction_name
 from assay.run.settings import Settings
@@ -170,7 +171,8 @@ def _describe_protocol(choice: Choice) -> ProtocolEntry:
         axis=plugin.axis,
         judges=plugin.judges,
         properties=plugin.guarantees(choice.options).to_json(),
-        unranked=plugin.unranked(choice.options),
+        unranked=unranked(choice),
+        replicates=replicates_of(choice),
     )
 
 

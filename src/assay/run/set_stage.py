@@ -12,8 +12,9 @@ from assay.errors import InputError, NotApplicable, PrerequisiteError, warn
 from assay.plan.cells import Cell, CellOutcome
 from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard
-from assay.plan.scoring import standing
+from assay.plan.scoring import replicates_of, standing
 from assay.plan.set_cells import SetCell, shards_of, unmet
+from assay.plan.trainings import trains
 from assay.progress import bar
 from assay.ranking.reductions import reduction_of
 from assay.run.shard import ShardTask, error_text, finite
@@ -60,8 +61,8 @@ def _warn_of_labels(plan: Plan, cells: Sequence[SetCell]) -> None:
 
 def _steps(cell: SetCell) -> int:
     """The steps of a cell in the bar: itself, and the networks that it says it trains."""
-    count = cell.protocol.plugin.trains
-    return 1 + (0 if count is None else count(cell.protocol.options))
+    trained = trains(cell.protocol)
+    return 1 + (0 if trained is None else trained.networks)
 
 
 @dataclass
@@ -118,9 +119,31 @@ def _checked(cell: SetCell, scores: object, size: int) -> Scores:
             f"scored samples."
         )
     value = scores.value.detach().double().cpu()
+    _check_replicates(cell, scores, value)
     if reduction_of(cell.protocol) is not None:  # computed later from the curves of the whole set
         value = torch.full_like(value, torch.nan)
     return replace(scores, value=value)
+
+
+def _check_replicates(cell: SetCell, scores: Scores, value: Tensor) -> None:
+    """Check that a score is the mean of the replicates that the protocol declares."""
+    names = replicates_of(cell.protocol)
+    if not names:
+        return
+    listed = ", ".join(f"`{name}`" for name in names)
+    for name in names:
+        if name not in scores.extra or scores.extra[name].shape != value.shape:
+            raise InputError(
+                f"Expected `{cell.protocol.label}` to return one value for each of {len(value)} "
+                f"scored samples in `extra` under {listed}, as it declares by `replicates`; "
+                f"`{name}` is missing or has another shape."
+            )
+    mean = torch.stack([scores.extra[name].detach().double().cpu() for name in names]).mean(0)
+    if not torch.allclose(mean, value, rtol=1e-5, atol=1e-6, equal_nan=True):
+        raise InputError(
+            f"Expected the value of `{cell.protocol.label}` to be the mean of its replicates "
+            f"{listed}, got values that differ by up to {float((mean - value).abs().max()):.3g}."
+        )
 
 
 def _constant(maps: Tensor) -> Array:  # [N]

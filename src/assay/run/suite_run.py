@@ -10,8 +10,10 @@ from assay.models.prepare import choose_micro_batch
 from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
 from assay.plan.plan import IDENTITY, Plan, Shard, resolve
+from assay.plan.scoring import replicates_of
 from assay.plan.timing import Seconds, measure
 from assay.plan.trained_on import check_train_splits, warn_of_tuned_samples
+from assay.plan.trainings import training_costs
 from assay.progress import bar
 from assay.ranking.reductions import own_reductions, reduction_of
 from assay.ranking.stored import Recording
@@ -120,7 +122,11 @@ def dry_run(
     store = Store(out) if out else NOWHERE
     plan, settings = prepare(spec, store, device, micro_batch, True, trained)
     times = timings(plan, store, settings, workers) if time_it else {}
-    return estimate(plan, store, workers, times)
+    expected = estimate(plan, store, workers, times)
+    if time_it:
+        cells = Finished(plan, store).computable_sets()
+        expected.trainings = training_costs(plan, cells, timed=True)
+    return expected
 
 
 def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timings:
@@ -171,6 +177,7 @@ def prepare(
     plan = resolve(spec, device, trained, identity)
     for protocol in plan.protocols:
         reduction_of(protocol)  # reports a wrong name or option before the run
+        replicates_of(protocol)  # likewise
     _check_unchanged(plan, earlier, store)
     sizes = {}
     for name in plan.models:

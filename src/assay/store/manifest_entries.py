@@ -148,9 +148,14 @@ class ProtocolEntry(PluginEntry):
             depend on the map.
         properties: What it guarantees, such as `inter_model`; empty in runs that did not store it.
         unranked: Why its scores are shown and not ranked; empty where they are ranked.
+        replicates: The metrics of which the score is the mean, one for each replicate.
     """
 
-    optional: ClassVar[frozenset[str]] = PluginEntry.optional | {"properties", "unranked"}
+    optional: ClassVar[frozenset[str]] = PluginEntry.optional | {
+        "properties",
+        "unranked",
+        "replicates",
+    }
 
     metric: str = ""
     higher_is_better: bool = False
@@ -163,6 +168,7 @@ class ProtocolEntry(PluginEntry):
     judges: str = "sample"
     properties: Mapping[str, Json] = field(default_factory=dict)
     unranked: str = ""
+    replicates: Sequence[str] = ()
 
     @property
     def limits(self) -> Limits:
@@ -269,6 +275,12 @@ class Manifest(JsonRecord):
     def truth_protocols(self) -> list[str]:
         """The labels of the protocols that know the truth."""
         return [label for label, entry in self.protocols.items() if entry.knows_truth]
+
+    @property
+    def replicates(self) -> dict[str, Sequence[str]]:
+        """The metrics that hold one replicate each, of the protocols whose scores are means."""
+        protocols = self.protocols.items()
+        return {label: entry.replicates for label, entry in protocols if entry.replicates}
 
     @property
     def settings(self) -> list[SettingKey]:
