@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value roar leakage docs gallery rooms counts lint clean
+.PHONY: demo test test-slow bench cifar value roar leakage scale docs gallery rooms counts lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -34,6 +34,11 @@ roar: .venv/dev
 
 leakage: .venv/dev
 	$(BIN)/python -m benchmarks.mask_leakage --data $(DATA)
+
+# Loading, ranking and reporting a large run: `make scale SIZE="--samples 50000 --methods 50 --protocols 30"`.
+SIZE ?=
+scale: .venv/dev
+	$(BIN)/python -m benchmarks.scale $(SIZE)
 
 docs: .venv/dev
 	$(BIN)/mkdocs build --strict

@@ -289,7 +289,7 @@ class TestSignals:
         """Ctrl-C reaches all processes of a terminal; SIGTERM only the one that it is sent to."""
         (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite(*GOOD)))
         code = "import sys; from assay.cli import main; sys.exit(main())"
-        command = [sys.executable, "-c", code, "run", "suite.yaml", "--out", "run"]
+        command = [sys.executable, "-c", code, "run", "suite.yaml", "--out", "run", "--trust-code"]
         process = subprocess.Popen(
             [*command, "--workers", "2"], cwd=tmp_path, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -312,11 +312,12 @@ class TestLostFiles:
         folder = tmp_path / "run"
         monkeypatch.setenv(ONCE, str(folder))
         (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite("random", "deletes_the_run")))
-        code, _, errors = call("run", str(tmp_path / "suite.yaml"), "--out", str(folder))
+        command = ("run", str(tmp_path / "suite.yaml"), "--out", str(folder), "--trust-code")
+        code, _, errors = call(*command)
         assert code == 3
         assert "6 of 8 cells, counted per shard, have no whole tables" in " ".join(errors.split())
         monkeypatch.setenv(ONCE, str(tmp_path / "elsewhere"))
-        code, _, errors = call("run", str(tmp_path / "suite.yaml"), "--out", str(folder))
+        code, _, errors = call(*command)
         assert code == 0
         assert assay.load(folder).complete
 

@@ -17,7 +17,7 @@ from torch.nn.modules import module as modules
 import assay
 from assay.conformance.methods import WORLDS, choose
 from assay.conformance.worlds import World
-from assay.errors import NotApplicable
+from assay.errors import InputError, NotApplicable
 from assay.plugins import registry
 
 CALLS = 5
@@ -137,6 +137,10 @@ def explain_until(world: World, name: str, last: int) -> tuple[int, torch.Tensor
         try:
             maps = explain(world, name)
         except Broken:
+            maps = None
+        except InputError as error:
+            if not isinstance(error.__cause__, Broken):  # what the engine makes of it
+                raise
             maps = None
     return calls, maps
 

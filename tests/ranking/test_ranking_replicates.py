@@ -56,15 +56,14 @@ def block_of(values: Floats, *, replicated: bool = True) -> Block:
 
     methods = [
         MethodScores(
-            f"m{j}", "{}", "ok", by_sample(values[:, :, j].mean(0)), 0, 0,
+            f"m{j}", "{}", "ok", names, values[:, :, j].mean(0), 0, 0,
             replicates={
                 (0, f"retraining_{r}"): by_sample(values[r, :, j]) for r in range(len(values))
             } if replicated else {},
         )
         for j in range(values.shape[2])
     ]  # fmt: skip
-    groups = {name: name for name in names}
-    return Block("d", "net", "", "roar", "{}", "accuracy", True, groups, methods)
+    return Block("d", "net", "", "roar", "{}", "accuracy", True, names, names, methods)
 
 
 def wrong_share(trials: int, *, replicated: bool = True, seed: int = 0, **design: object) -> float:

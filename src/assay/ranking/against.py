@@ -10,7 +10,7 @@ from typing import Unpack
 import pyarrow as pa
 
 from assay.errors import unknown
-from assay.ranking.blocks import Block, MethodScores, read_blocks
+from assay.ranking.blocks import Block, MethodScores, read_blocks, shared_rows
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.resampling import BootstrapOptions
 from assay.ranking.rows import PublicRow
@@ -85,12 +85,12 @@ def against(
         for block in read_blocks(scores, outcomes, ranges, replicates)
         for reference in _named(block.methods, control)
         for method in block.methods
-        if method.method != control and method.values
+        if method.method != control and len(method)
     ]
 
 
 def _named(methods: Sequence[MethodScores], name: str) -> list[MethodScores]:
-    return [scores for scores in methods if scores.method == name and scores.values]
+    return [scores for scores in methods if scores.method == name and len(scores)]
 
 
 def _compare(
@@ -107,7 +107,7 @@ def _compare(
         method=scores.method,
         control=control.method,
         status=scores.status,
-        n=len(scores.values.keys() & control.values.keys()),
+        n=len(shared_rows([scores, control])),
         difference=interval.mean,
         low=interval.low,
         high=interval.high,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypedDict, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from assay.ranking.intervals import (
     Interval,
@@ -20,6 +20,7 @@ from assay.ranking.intervals import (
     set_differences,
     set_interval,
 )
+from assay.ranking.pivot import Pivoted, PivotedMethod, pivot
 from assay.ranking.replicates import (
     FEWEST_REPLICATES,
     Replicates,
@@ -30,32 +31,13 @@ from assay.ranking.replicates import (
 )
 from assay.ranking.resampling import BootstrapOptions, Floats, level_of
 from assay.ranking.sets import Key, Outcome
-from assay.store import SHOWN_ONLY, Limits, SettingKey
+from assay.store import Limits, SettingKey
 
 UNBOUNDED: Limits = (-math.inf, math.inf)
-StringOrBool = TypeVar("StringOrBool", str, bool)
+Places = NDArray[np.int64]  # places of samples in a block
 
 
-class ScoreRow(TypedDict):
-    """One headline row of the scores table."""
-
-    dataset: str
-    model: str
-    checkpoint: str
-    method: str
-    method_options: str
-    protocol: str
-    protocol_options: str
-    metric: str
-    sample: str
-    group: str
-    seed: int
-    value: float | None
-    higher_is_better: bool
-    status: str
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MethodScores:
     """One method's scores under one protocol.
 
@@ -64,7 +46,8 @@ class MethodScores:
         options: Options of the method.
         status: ok | n/a | failed | degenerate | circular | upper_bound | shown; only
             ok is ranked.
-        values: Score by sample, averaged over seeds, only where there is one.
+        samples: The samples of the block, sorted.
+        column: Score of each of these, averaged over seeds; NaN where there is none.
         failed: Number of samples on which the method failed, under any seed.
         degenerate: Number of samples marked degenerate, under any seed.
         outcome: The curves behind a score of a whole set; None where the score is a mean.
@@ -74,14 +57,29 @@ class MethodScores:
     method: str
     options: str
     status: str
-    values: Mapping[str, float]
+    samples: Sequence[str]
+    column: Floats
     failed: int
     degenerate: int
     outcome: Outcome | None = None
     replicates: Replicates = field(default_factory=dict)
 
+    @functools.cached_property
+    def rows(self) -> Places:
+        """The places of the samples with a score."""
+        return np.flatnonzero(~np.isnan(self.column))
 
-@dataclass(frozen=True)
+    @functools.cached_property
+    def values(self) -> dict[str, float]:
+        """Score by sample, only where there is one."""
+        return {self.samples[row]: float(self.column[row]) for row in self.rows}
+
+    def __len__(self) -> int:
+        """Count the samples with a score."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
 class Block:
     """All methods under one protocol on one model and dataset, sorted by label."""
 
@@ -92,7 +90,8 @@ class Block:
     protocol_options: str
     metric: str
     higher_is_better: bool
-    groups: Mapping[str, str]
+    samples: Sequence[str]
+    sample_groups: Sequence[str]
     methods: Sequence[MethodScores]
     range: Limits = UNBOUNDED  # of one score, and so of means and of scores of sets
 
@@ -101,64 +100,87 @@ class Block:
         """The setting it belongs to."""
         return SettingKey(self.dataset, self.model, self.checkpoint)
 
-    @property
+    @functools.cached_property
     def ranked(self) -> list[MethodScores]:
         """The methods that take part in ranks."""
         return [scores for scores in self.methods if scores.status == "ok"]
 
-    @property
-    def common(self) -> list[str]:
-        """Samples that every ranked method has, sorted."""
-        samples = [set(scores.values) for scores in self.ranked]
-        return sorted(set.intersection(*samples)) if samples else []
+    @functools.cached_property
+    def groups(self) -> dict[str, str]:
+        """The group of each sample."""
+        return dict(zip(self.samples, self.sample_groups, strict=True))
 
-    def matrix(self, methods: Sequence[MethodScores]) -> Floats:
-        """Give the scores of `methods` on the common samples [n, m]."""
-        rows = [[scores.values[sample] for scores in methods] for sample in self.common]
-        return np.array(rows, dtype=np.float64).reshape(len(rows), len(methods))
+    @functools.cached_property
+    def _group_numbers(self) -> Places:
+        """The number of each sample's group, in order of their labels."""
+        return np.unique(np.asarray(self.sample_groups), return_inverse=True)[1]
+
+    @functools.cached_property
+    def common(self) -> Places:
+        """The places of the samples that every ranked method has."""
+        return shared_rows(self.ranked)
+
+    def names(self, rows: Places) -> Sequence[str]:
+        """The samples at these places."""
+        if len(rows) == len(self.samples):
+            return self.samples
+        return [self.samples[row] for row in rows]
+
+    def rows_of(self, samples: Iterable[str]) -> Places:
+        """The places of these samples."""
+        return np.array([self._places[sample] for sample in samples], np.int64)
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {sample: place for place, sample in enumerate(self.samples)}
+
+    def matrix(self, methods: Sequence[MethodScores], rows: Places | None = None) -> Floats:
+        """Give the scores of `methods` on some samples, by default the common ones [n, m]."""
+        chosen = self.common if rows is None else rows
+        values = np.empty((len(chosen), len(methods)))
+        for place, scores in enumerate(methods):
+            values[:, place] = scores.column[chosen]
+        return values
 
     @property
     def judges_sets(self) -> bool:
         """Whether the score is one of the whole set rather than a mean."""
         return any(scores.outcome is not None for scores in self.methods)
 
-    def replicate_means(
-        self, methods: Sequence[MethodScores], samples: Sequence[str]
-    ) -> Floats | None:
+    def replicate_means(self, methods: Sequence[MethodScores], rows: Places) -> Floats | None:
         """Give the means of `methods` in each replicate [R, m]; None where nothing is repeated."""
         if not any(scores.replicates for scores in self.methods):
             return None
-        return replicate_means([scores.replicates for scores in methods], samples)
+        return replicate_means([scores.replicates for scores in methods], self.names(rows))
 
     def interval(self, scores: MethodScores, options: BootstrapOptions) -> Interval:
         """Give the score of one method on all the samples it has."""
-        samples = sorted(scores.values)
-        groups = self.groups_of(samples)
+        rows = scores.rows
+        groups = self._group_numbers[rows]
         if scores.outcome is None:
-            values = [scores.values[sample] for sample in samples]
-            interval = mean_interval(values, groups, **options)
-            means = self.replicate_means([scores], samples)
+            interval = mean_interval(scores.column[rows], groups, **options)
+            means = self.replicate_means([scores], rows)
             if means is not None and len(means) > 1:  # of one, the interval is over samples only
                 interval = interval_over_replicates(interval, means[:, 0], level_of(options))
             return interval.within(*self.range)
-        statistic = self.statistic([scores], samples)
+        statistic = self.statistic([scores], rows)
         return set_interval(statistic, groups, **options).within(*self.range)
 
     def difference(
         self, scores: MethodScores, other: MethodScores, options: BootstrapOptions
     ) -> Interval:
         """Give one method's score minus another's, on the samples of both."""
-        samples = sorted(scores.values.keys() & other.values.keys())
-        groups = self.groups_of(samples)
+        rows = shared_rows([scores, other])
+        groups = self._group_numbers[rows]
         if not self.judges_sets:
-            paired = [scores.values[s] - other.values[s] for s in samples]
+            paired = scores.column[rows] - other.column[rows]
             interval = mean_interval(paired, groups, **options)
-            means = self.replicate_means([scores, other], samples)
+            means = self.replicate_means([scores, other], rows)
             if means is not None:
                 apart = means[:, 0] - means[:, 1]
                 interval = interval_over_replicates(interval, apart, level_of(options))
             return interval.within(-self._width, self._width)
-        both = self.statistic([scores, other], samples)
+        both = self.statistic([scores, other], rows)
         minus = np.array([[1.0], [-1.0]])
         interval = set_interval(lambda weights: both(weights) @ minus, groups, **options)
         return interval.within(-self._width, self._width)
@@ -167,7 +189,7 @@ class Block:
         self, methods: Sequence[MethodScores], options: BootstrapOptions
     ) -> PairedDifferences:
         """Compare all pairs of methods on the common samples."""
-        groups = self.groups_of(self.common)
+        groups = self._group_numbers[self.common]
         if not self.judges_sets:
             differences = paired_differences(self.matrix(methods), groups, **options)
             means = self.replicate_means(methods, self.common)
@@ -183,9 +205,9 @@ class Block:
         least, most = self.range
         return most - least
 
-    def statistic(self, methods: Sequence[MethodScores], samples: Sequence[str]) -> Statistic:
+    def statistic(self, methods: Sequence[MethodScores], rows: Places) -> Statistic:
         """Give the function from weights of samples [b, n] to the methods' scores [b, m]."""
-        values = np.array([[scores.values[s] for scores in methods] for s in samples])
+        values, samples = self.matrix(methods, rows), self.names(rows)
 
         def statistic(weights: Floats) -> Floats:
             means: Floats = weights @ values / weights.sum(axis=1, keepdims=True)
@@ -196,13 +218,29 @@ class Block:
 
         return statistic
 
+    def groups_at(self, rows: Places) -> Sequence[str]:
+        """Give the group of the samples at these places."""
+        if len(rows) == len(self.samples):
+            return self.sample_groups
+        return [self.sample_groups[row] for row in rows]
+
     def groups_of(self, samples: Iterable[str]) -> list[str]:
         """Give the group of each sample."""
         return [self.groups[sample] for sample in samples]
 
 
+def shared_rows(methods: Sequence[MethodScores]) -> Places:
+    """The places of the samples that all methods of a block have."""
+    if not methods:
+        return np.zeros(0, np.int64)
+    there = ~np.isnan(methods[0].column)
+    for scores in methods[1:]:
+        there &= ~np.isnan(scores.column)
+    return np.flatnonzero(there)
+
+
 def read_blocks(
-    scores: pa.Table,
+    scores: pa.Table | Iterable[pa.Table],
     outcomes: Mapping[Key, Outcome] | None = None,
     ranges: Mapping[str, Limits] | None = None,
     replicates: Mapping[str, Sequence[str]] | None = None,
@@ -210,7 +248,7 @@ def read_blocks(
     """Split the headline rows of a scores table by dataset, model, checkpoint and protocol.
 
     Args:
-        scores: The `scores` of a run.
+        scores: The `scores` of a run, whole or in parts; each part holds all rows of its blocks.
         outcomes: The curves of the protocols that score whole sets.
         ranges: The lowest and highest score of a protocol, by its label; unlimited by default.
         replicates: By the label of a protocol whose scores are means over replicates, the metrics
@@ -222,54 +260,59 @@ def read_blocks(
     Raises:
         ValueError: A column is missing, or the rows of a block contradict each other.
     """
-    columns = list(ScoreRow.__annotations__)
-    missing = sorted({*columns, "headline"} - set(scores.column_names))
-    if missing:
-        raise ValueError(f"Expected `scores` to have the columns {missing}, got none of these.")
-    split: dict[tuple[str, str, str, str], list[ScoreRow]] = defaultdict(list)
-    for row in scores.filter(scores["headline"]).select(columns).to_pylist():
-        split[row["dataset"], row["model"], row["checkpoint"], row["protocol"]].append(row)
-    limits, repeated = ranges or {}, read_replicates(scores, replicates or {})
-    return [
-        replace(
-            _block(key, split[key], outcomes or {}, repeated), range=limits.get(key[3], UNBOUNDED)
-        )
-        for key in sorted(split)
-    ]
+    blocks = []
+    for part in [scores] if isinstance(scores, pa.Table) else scores:
+        repeated = read_replicates(part, replicates or {})
+        blocks += [_block(one, outcomes or {}, repeated, ranges or {}) for one in pivot(part)]
+    return sorted(blocks, key=lambda block: (*block.setting, block.protocol))
 
 
 def _block(
-    key: tuple[str, str, str, str],
-    rows: Sequence[ScoreRow],
+    one: Pivoted,
     outcomes: Mapping[Key, Outcome],
     replicates: Mapping[Key, Replicates],
+    ranges: Mapping[str, Limits],
 ) -> Block:
-    where = " / ".join(part for part in key if part)
-    # A cell that never ran may not know its metric; one that ran does.
-    ran = [row for row in rows if row["status"] not in ("n/a", "failed")] or rows
-    groups = _groups(rows, where)
-    by_method: dict[str, list[ScoreRow]] = defaultdict(list)
-    for row in rows:
-        by_method[row["method"]].append(row)
-    options = _single("protocol_options", (row["protocol_options"] for row in ran), where)
-    methods = [
-        replace(
-            _with_outcome(
-                _scores(name, by_method[name], groups, where), outcomes.get((*key, name))
-            ),
-            replicates=replicates.get((*key, name), {}),
-        )
-        for name in sorted(by_method)
-    ]
+    methods = []
+    for column, about in zip(one.table.T, one.methods, strict=True):
+        key = (*one.key, about.method)
+        scores = _scores(about, one.samples, column, outcomes.get(key), replicates.get(key, {}))
+        methods.append(scores)
     return Block(
-        *key,
-        protocol_options=options,
-        metric=_single("metric", (row["metric"] for row in ran), where),
-        higher_is_better=_single(
-            "higher_is_better", (row["higher_is_better"] for row in ran), where
-        ),
-        groups=groups,
+        *one.key,
+        protocol_options=one.protocol_options,
+        metric=one.metric,
+        higher_is_better=one.higher_is_better,
+        samples=one.samples,
+        sample_groups=one.groups,
         methods=_only_shown(methods) if _ranks_nothing(methods) else methods,
+        range=ranges.get(one.key[3], UNBOUNDED),
+    )
+
+
+def _scores(
+    about: PivotedMethod,
+    samples: Sequence[str],
+    column: Floats,
+    outcome: Outcome | None,
+    replicates: Replicates,
+) -> MethodScores:
+    """Give a method's scores; those of a set only on the samples that all seeds have."""
+    status = about.status
+    if outcome is not None:
+        known = set(outcome.samples)
+        column = np.where([sample in known for sample in samples], column, np.nan)
+        status = "failed" if status == "ok" and np.isnan(column).all() else status
+    return MethodScores(
+        about.method,
+        about.options,
+        status,
+        samples,
+        column,
+        about.failed,
+        about.degenerate,
+        outcome,
+        replicates,
     )
 
 
@@ -283,90 +326,3 @@ def _ranks_nothing(methods: Sequence[MethodScores]) -> bool:
 
 def _only_shown(methods: Sequence[MethodScores]) -> list[MethodScores]:
     return [replace(s, status="shown") if s.status == "ok" else s for s in methods]
-
-
-def _groups(rows: Sequence[ScoreRow], where: str) -> dict[str, str]:
-    """Give the group of each sample; a sample without one is a group of its own."""
-    groups: dict[str, str] = {}
-    for row in rows:
-        group = row["group"] or row["sample"]
-        if groups.setdefault(row["sample"], group) != group:
-            raise ValueError(
-                f"Expected one `group` for sample {row['sample']!r} of {where}, "
-                f"got {groups[row['sample']]!r} and {group!r}."
-            )
-    return groups
-
-
-def _scores(
-    method: str, rows: Sequence[ScoreRow], groups: Mapping[str, str], where: str
-) -> MethodScores:
-    scored: dict[str, list[float]] = defaultdict(list)
-    failed: set[str] = set()
-    degenerate: set[str] = set()
-    seen: set[tuple[str, int]] = set()
-    for row in sorted(rows, key=lambda row: (row["sample"], row["seed"])):
-        sample, status = row["sample"], row["status"]
-        if (sample, row["seed"]) in seen:
-            raise ValueError(
-                f"Expected one headline row per sample and seed of {method} in {where}, got two "
-                f"for sample {sample!r}, seed {row['seed']}; give them different labels."
-            )
-        seen.add((sample, row["seed"]))
-        value = math.nan if row["value"] is None else float(row["value"])
-        if status == "degenerate":
-            degenerate.add(sample)
-        elif status == "failed" or (status != "n/a" and not math.isfinite(value)):
-            failed.add(sample)
-        if status not in ("failed", "n/a") and math.isfinite(value):
-            scored[sample].append(value)
-    statuses = {row["status"] for row in rows}
-    options = _single(
-        "method_options", (row["method_options"] for row in rows), f"{method} in {where}"
-    )
-    return MethodScores(
-        method=method,
-        options=options,
-        status=_status(statuses, len(scored), len(failed - scored.keys()), bool(degenerate)),
-        values={sample: math.fsum(values) / len(values) for sample, values in scored.items()},
-        failed=_failures(failed, groups),
-        degenerate=len(degenerate),
-    )
-
-
-def _with_outcome(scores: MethodScores, outcome: Outcome | None) -> MethodScores:
-    """Give the scores with the curves of their set, on the samples that all seeds have."""
-    if outcome is None:
-        return scores
-    samples = set(outcome.samples)
-    values = {s: v for s, v in scores.values.items() if s in samples}
-    status = scores.status if values or scores.status != "ok" else "failed"
-    return replace(scores, outcome=outcome, values=values, status=status)
-
-
-def _status(statuses: set[str], scored: int, lost: int, degenerate: bool) -> str:
-    for status in SHOWN_ONLY:
-        if status in statuses:
-            return status
-    # A method that fails on most samples would leave too few samples to compare the others on.
-    if scored and scored >= lost:
-        return "ok"
-    if lost:
-        return "failed"
-    return "degenerate" if degenerate else "n/a"
-
-
-def _failures(failed: set[str], groups: Mapping[str, str]) -> int:
-    """Count failed samples; a cell that failed as a whole failed on every sample."""
-    if "" not in failed:
-        return len(failed)
-    return max(1, len(groups.keys() - {""}))
-
-
-def _single(column: str, values: Iterable[StringOrBool], where: str) -> StringOrBool:
-    different = sorted(set(values))
-    if len(different) != 1:
-        raise ValueError(
-            f"Expected one `{column}` for {where}, got {different}; give them different labels."
-        )
-    return different[0]

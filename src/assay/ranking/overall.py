@@ -100,7 +100,7 @@ def model_order(
     used = [
         block
         for block in blocks
-        if block.common and any(scores.method not in controls for scores in block.ranked)
+        if len(block.common) and any(scores.method not in controls for scores in block.ranked)
     ]
     used = [block for block in used if block.protocol not in apart] or used
     setting = blocks[0].setting
@@ -182,7 +182,7 @@ def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
         replicates[:, here] = means
     return ProtocolScores(
         values=values,
-        groups=None if common == [""] else block.groups_of(common),
+        groups=None if list(block.names(common)) == [""] else block.groups_at(common),
         higher_is_better=block.higher_is_better,
         statistic=_statistic(block, names, here) if block.judges_sets else None,
         replicates=replicates,

@@ -140,7 +140,7 @@ def _best_first(row: BoardRow) -> tuple[bool, float, bool, float, str]:
 def _unranked(
     block: Block, scores: MethodScores, controls: Mapping[str, str], options: BootstrapOptions
 ) -> BoardRow:
-    interval = block.interval(scores, options) if scores.values else None
+    interval = block.interval(scores, options) if len(scores) else None
     return BoardRow(
         *block.setting,
         protocol=block.protocol,
@@ -148,7 +148,7 @@ def _unranked(
         mean=interval.mean if interval else None,
         low=known(interval.low) if interval else None,
         high=known(interval.high) if interval else None,
-        n=len(scores.values),
+        n=len(scores),
         n_groups=interval.n_groups if interval else 0,
         status=scores.status,
         method_options=scores.options,
@@ -166,7 +166,7 @@ def _ranked(
 ) -> dict[str, BoardRow]:
     """Give the rows of the ranked methods with rank and distance to the floor."""
     ranked, common = block.ranked, block.common
-    if not common:
+    if not len(common):
         return {scores.method: replace(rows[scores.method], n_common=0) for scores in ranked}
     differences = block.differences(ranked, options)
     ranks = tied_ranks(differences, higher_is_better=block.higher_is_better)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from assay.errors import InputError
 from assay.ranking.arithmetic import spearman
-from assay.ranking.blocks import Block, MethodScores, read_blocks
+from assay.ranking.blocks import Block, MethodScores, Places, read_blocks, shared_rows
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.replicates import replicate_draws
 from assay.ranking.resampling import Floats, levels, resample_counts
@@ -132,23 +132,25 @@ def _row(
     known = {
         scores.method: scores
         for scores in reference.methods
-        if scores.values and scores.status not in SHOWN_ONLY
+        if len(scores) and scores.status not in SHOWN_ONLY
     }
     mine = [s for s in block.ranked if s.method in known and s.method not in controls]
     true = [known[scores.method] for scores in mine]
-    samples = sorted(set.intersection(*(set(s.values) for s in (*mine, *true)))) if mine else []
-    if len(mine) < FEWEST_METHODS or not samples:
+    if len(mine) < FEWEST_METHODS:
+        return None
+    rows, true_rows = _on_both(block, shared_rows(mine), reference, shared_rows(true))
+    if not len(rows):
         return None
 
     def correlations(weights: Floats, off: Floats, true_off: Floats) -> Floats:
-        by_protocol = _order(block, mine, samples, weights, off)
-        return spearman(by_protocol, _order(reference, true, samples, weights, true_off))
+        by_protocol = _order(block, mine, rows, weights, off)
+        return spearman(by_protocol, _order(reference, true, true_rows, weights, true_off))
 
-    groups = reference.groups_of(samples)
+    groups = reference.groups_at(true_rows)
     low = high = None
     if len(set(groups)) >= FEWEST_GROUPS:
-        off = _off(block, mine, samples, resamples, seed)
-        true_off = _off(reference, true, samples, resamples, seed)
+        off = _off(block, mine, rows, resamples, seed)
+        true_off = _off(reference, true, true_rows, resamples, seed)
         parts, start = [], 0
         for weights in _weights(groups, resamples, seed, len(mine)):
             end = start + len(weights)
@@ -158,7 +160,7 @@ def _row(
         ends = [(1 - level) / 2, (1 + level) / 2]
         low, high = (float(end) for end in np.nanquantile(drawn, ends))
     exactly = np.zeros((1, len(mine)))
-    value = float(correlations(np.ones((1, len(samples))), exactly, exactly)[0])
+    value = float(correlations(np.ones((1, len(rows))), exactly, exactly)[0])
     return TrustRow(
         *block.setting,
         protocol=block.protocol,
@@ -167,30 +169,40 @@ def _row(
         low=low,
         high=high,
         methods=sorted(scores.method for scores in mine),
-        n=len(samples),
+        n=len(rows),
     )
+
+
+def _on_both(one: Block, rows: Places, other: Block, other_rows: Places) -> tuple[Places, Places]:
+    """The places, in either block, of the samples that both have among these rows."""
+    if one.samples == other.samples:
+        both = np.intersect1d(rows, other_rows)
+        return both, both
+    known = set(other.names(other_rows))
+    samples = [sample for sample in one.names(rows) if sample in known]
+    return one.rows_of(samples), other.rows_of(samples)
 
 
 def _order(
     block: Block,
     methods: Sequence[MethodScores],
-    samples: Sequence[str],
+    rows: Places,
     weights: Floats,
     off: Floats,
 ) -> Floats:  # [b, m]
-    values = block.statistic(methods, samples)(weights) + off
+    values = block.statistic(methods, rows)(weights) + off
     return levels(values if block.higher_is_better else -values)  # only their order is compared
 
 
 def _off(
     block: Block,
     methods: Sequence[MethodScores],
-    samples: Sequence[str],
+    rows: Places,
     resamples: int,
     seed: int,
 ) -> Floats:  # [b, m]
     """How far means over replicates are off in each resample; 0 where nothing is repeated."""
-    means = block.replicate_means(methods, samples)
+    means = block.replicate_means(methods, rows)
     if means is None:
         return np.zeros((resamples, len(methods)))
     return replicate_draws(means, resamples, seed)
