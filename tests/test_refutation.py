@@ -178,7 +178,7 @@ def test_a_method_that_returns_nothing_is_told_so(tmp_path, own, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(app, ["check", own("nothing"), "--samples", "2", "--sizes", "32"])
     assert found.exit_code == 3
-    said = "Expected maps of `nothing` as a tensor or array, got None. Does the function return"
+    said = "Expected maps of `nothing` to be numbers, got None. Does the function return"
     assert said in found.stdout
 
 

@@ -10,6 +10,7 @@ from torch import nn
 import assay
 from assay.conformance.worlds import make_images, make_net
 from assay.errors import HarmError
+from assay.plugins import registry
 
 SAMPLES, SHARDS = 10, 2
 pytestmark = pytest.mark.filterwarnings("ignore:.*hardly above chance", "ignore:.*cells failed")
@@ -139,13 +140,11 @@ def backward(model, batch):
     return torch.ones_like(batch.inputs)
 
 
-@assay.method("answers")
 def answers(model, batch, engine):
     engine.memory["clean"]["none"][0].data.mul_(-1)
     return maps(model, batch)
 
 
-@assay.method("other_answers")
 def other_answers(model, batch, engine):
     """The weights are wrong while the engine is asked, and its answers would be stored."""
     model.net.head.weight.data.mul_(-1)
@@ -204,6 +203,16 @@ def scores(results, skipped=()):
         for row in rows
         if row["method"] not in skipped
     }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    """Methods that take the engine are registered; not for the tests of other modules."""
+    for function in (answers, other_answers):
+        assay.method(function.__name__)(function)
+    yield
+    for function in (answers, other_answers):
+        registry._REGISTERED["method"].pop(function.__name__)
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from assay.plan.rehearsal import FirstOf, Rehearsal, explains_again, made_up_par
 from assay.plan.scoring import dealt
 from assay.plan.trainings import TrainingCost, training_costs
 from assay.plugins.registry import Passes
+from assay.processes import Stopped
 from assay.removal import make_removal
 from assay.suite.spec import Choice
 from assay.types import Batch, Case, Model, Observation
@@ -319,8 +320,8 @@ def _try(rehearse: Callable[[], object]) -> bool:
         return False
     except HarmError:  # the run records a failed cell
         return True
-    except (InputError, PrerequisiteError):
+    except (InputError, PrerequisiteError, Stopped):
         raise
-    except Exception:  # an error in the plug-in: the run records a failed cell
+    except BaseException:  # an error in the plug-in, or an end: the run records a failed cell
         return True
     return True

@@ -209,6 +209,7 @@ def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timin
         return {name: measure(plan, name) for name in plan.models} if unfinished else {}
 
 
+@_ending_in_order()
 def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast:
     """The forward passes of the missing part of a run, and its seconds if timings are known."""
     unfinished = Finished(plan, store).unfinished()

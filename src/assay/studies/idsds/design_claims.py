@@ -58,7 +58,6 @@ WITHOUT_NORM = {
     "vgg16": "vgg16_bn",
 }
 WITHOUT_BIAS = {"resnet20_w2_nobias": "resnet20_w2_fixup", "vgg11_nobias": "vgg11"}
-SPAN = 0.1  # of accuracy, the least over which a slope is a claim
 
 
 def nine(table: ScoreTable, arm: str = "tuned") -> UnitScores:

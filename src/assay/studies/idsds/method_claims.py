@@ -109,7 +109,6 @@ def noise_hurts(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
             continue
         gaps = {noisy: differences(of, noisy, plain) for plain, noisy in NOISY.items()}
         # On networks that end in a mean and one linear layer both CAMs are the same by definition.
-        # On networks that end in a mean and one linear layer both CAMs are the same by definition.
         same = [noisy for noisy, gap in gaps.items() if gap and not any(gap.values())]
         effects = [
             over_units(f"{noisy} - {noisy_of(noisy)}", gap)
