@@ -140,7 +140,7 @@ class Structure:
         return changes
 
 
-class _Same(dict[str, Any]):
+class _Same(dict[str, object]):
     """A table whose equality is that of its keys, their order and the identity of its values."""
 
     def __eq__(self, other: object) -> bool:
@@ -211,6 +211,6 @@ def _mode(name: str, module: nn.Module, training: bool) -> SideEffect:
     return SideEffect(what, COPY, partial(setattr, module, "training", training))
 
 
-def _refill(table: dict[str, Any], parts: dict[str, Any]) -> None:
+def _refill(table: dict[str, object], parts: dict[str, object]) -> None:
     table.clear()
     table.update(parts)

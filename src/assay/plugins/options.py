@@ -84,7 +84,7 @@ def in_words(annotation: Any) -> str:
     return _words(_schema(annotation))
 
 
-def _missed(annotation: Any, value: object, error: ValidationError) -> str:
+def _missed(annotation: object, value: object, error: ValidationError) -> str:
     """Describe what was expected instead of a value that failed validation.
 
     A single broken limit is named. Where several things are wrong, or something inside the value,

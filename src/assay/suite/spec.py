@@ -189,7 +189,7 @@ def suite_fields(source: str | Path) -> tuple[dict[str, Any], str]:
         raise InputError(f"Expected the suite `{path}` to be UTF-8 text.") from None
 
 
-def explains_nothing(fields: Mapping[str, Any]) -> bool:
+def explains_nothing(fields: Mapping[str, object]) -> bool:
     """Whether a suite has only methods and protocols, for any model and data."""
     return not any(fields.get(name) for name in ("datasets", "models", "environments"))
 
