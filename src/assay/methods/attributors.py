@@ -82,7 +82,7 @@ def attributor(source: Any, options: Options, model: Model, name: str = "") -> C
     return Choice(chosen, plugin, known, reduction)
 
 
-def parameters_of(source: Attributor) -> list[str]:
+def parameters_of(source: Any) -> list[str]:
     """The names of the options of its `attribute`."""
     parameters = inspect.signature(source.attribute).parameters
     return [p for p in parameters if p not in ("inputs", "target")]
