@@ -1,0 +1,80 @@
+"""Scores and curves of a run as arrays, the form in which ranking and report read them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from assay.store.tables import Array
+
+# The statuses of scores. Their places are the codes in `ScoreArrays.statuses`; 0: there is no row.
+STATUSES = ("", "ok", "n/a", "failed", "degenerate", "circular", "upper_bound", "shown")
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreArrays:
+    """The scores of all methods under one protocol, on one model and dataset.
+
+    Attributes:
+        dataset: Label of the dataset.
+        model: Label of the model.
+        checkpoint: Which weights of the model.
+        protocol: Label of the protocol.
+        protocol_options: Options of the protocol, as JSON.
+        metric: Name of the score.
+        higher_is_better: Direction of the score.
+        samples: Ids of the samples, in the order of the run.
+        groups: The group of each sample.
+        methods: Labels of the methods, in the order of the suite.
+        method_options: Options of each method, as JSON.
+        seeds: The seeds of the run.
+        values: Scores [seeds, methods, samples], NaN where there is none.
+        statuses: The place in `STATUSES` of each score's status, uint8 [seeds, methods, samples].
+        replicates: Further scores of the same shape, by metric, of which `values` is the mean.
+    """
+
+    dataset: str
+    model: str
+    checkpoint: str
+    protocol: str
+    protocol_options: str
+    metric: str
+    higher_is_better: bool
+    samples: Sequence[str]
+    groups: Sequence[str]
+    methods: Sequence[str]
+    method_options: Sequence[str]
+    seeds: Sequence[int]
+    values: Array
+    statuses: Array
+    replicates: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class CurvePart:
+    """The curves of one method under one protocol for some of the samples: those of one shard.
+
+    Attributes:
+        cell: Identity of the method under the protocol, for one seed.
+        seed: The seed.
+        rows: Places of the samples in `ScoreArrays.samples`, int64 [b].
+        x: Where the curves were taken [K].
+        curves: The curves by name, each [b, K].
+    """
+
+    cell: str
+    seed: int
+    rows: Array
+    x: Array
+    curves: Mapping[str, Array]
+
+
+class RunArrays(Protocol):
+    """The scores and curves of a run. One block is in memory at a time, if the caller lets go."""
+
+    def scores(self) -> Iterator[ScoreArrays]:
+        """The scores, one block per setting and protocol, in the order of the suite."""
+        ...
+
+    def curves(self, block: ScoreArrays, method: str) -> Iterator[CurvePart]:
+        """The curves of a method in a block, in the order of the run; none where it has none."""
+        ...
