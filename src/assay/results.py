@@ -1,8 +1,7 @@
 """A run read back from its folder: tables, order, page."""
 
 import functools
-import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -14,18 +13,18 @@ from assay.plugins.addresses import is_address
 from assay.store import (
     CHECKS,
     CURVES,
-    SCORES,
     Array,
     CellRecord,
     Limits,
     Manifest,
+    RunFiles,
     Store,
     StoredObject,
     parse_manifest,
     query,
-    read_maps,
     require_run,
 )
+from assay.store.run_tables import check_tables, curve_tables, score_tables
 from assay.suite.spec import Spec, read_suite
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from assay.ranking.sets import Key, Outcome, SetCurves
     from assay.ranking.stored import Recording
     from assay.ranking.trust import TrustRow
-
-PieceLabels = dict[str, str]  # dataset, model, method and protocol of a stored piece
 
 
 class Results:
@@ -57,7 +54,7 @@ class Results:
         """
         self.store = require_run(folder)
         self.folder = self.store.folder
-        self.manifest: StoredObject = Store.read_json(self.store.path("manifest.json"))
+        self.manifest: StoredObject = Store.read_json(self.store.path("manifest.json")) or {}
         self._keep = keep
         self._recording = recording
 
@@ -65,6 +62,11 @@ class Results:
     def entries(self) -> Manifest:
         """The manifest as typed entries."""
         return parse_manifest(self.manifest, self.store.path("manifest.json"))
+
+    @functools.cached_property
+    def files(self) -> RunFiles:
+        """The stored files of the run."""
+        return RunFiles(self.store, self.entries)
 
     @functools.cached_property
     def spec(self) -> Spec:
@@ -83,7 +85,10 @@ class Results:
 
     @functools.cached_property
     def _scores_and_outcomes(self) -> "tuple[pa.Table, dict[Key, Outcome]]":
-        scores = self._gather("scores", SCORES, required=True)
+        tables = list(score_tables(self.files))
+        if not tables:
+            raise PrerequisiteError(f"The run in `{self.folder}` has no scores yet; run it again.")
+        scores = pa.concat_tables(tables)
         names = {label: entry.reduce for label, entry in self.entries.protocols.items()}
         sets = [label for label, name in names.items() if name != "mean"]
         if not sets:
@@ -122,7 +127,8 @@ class Results:
     @functools.cached_property
     def curves(self) -> pa.Table:
         """The curves behind the scores."""
-        return self._gather("curves", CURVES, required=False)
+        tables = list(curve_tables(self.files))
+        return pa.concat_tables(tables) if tables else CURVES.empty_table()
 
     @functools.cached_property
     def checks(self) -> pa.Table:
@@ -130,35 +136,21 @@ class Results:
 
         One row per sample of every method that promises something, such as completeness.
         """
-        tables = []
-        for shard in self.entries.shards:
-            for method, key in shard.checks.items():
-                path = self.store.path("checks", f"{key}-{shard.id}.parquet")
-                table = Store.read_table(path, CHECKS)
-                if table is not None:
-                    labels = {"dataset": shard.dataset, "model": shard.model, "method": method}
-                    tables.append(_relabel(table, labels))
+        tables = list(check_tables(self.files))
         return pa.concat_tables(tables) if tables else CHECKS.empty_table()
 
-    @functools.cached_property
+    @property
     def cells(self) -> list[StoredObject]:
-        """The stored record of every finished cell and shard: seconds, forwards, status, message.
+        """How every finished cell was computed on every shard: seconds, status, message.
 
         Its labels are those of this suite.
         """
-        records = []
-        for piece, labels in self._pieces():
-            if (path := self.store.path("cells", f"{piece}.json")).exists():
-                record = Store.read_json(path, *CellRecord.required())
-                if record is None:
-                    raise self._incomplete(path)
-                records.append(record | labels)
-        return records
+        return [record.to_json() for record in self.records]
 
-    @property
+    @functools.cached_property
     def records(self) -> list[CellRecord]:
         """The same as `cells`, typed."""
-        return [CellRecord.from_json(cell) for cell in self.cells]
+        return list(self.files.records())
 
     @property
     def failures(self) -> list[StoredObject]:
@@ -179,13 +171,13 @@ class Results:
     @property
     def complete(self) -> bool:
         """Whether the scores of every planned cell and shard are stored."""
-        return all(self._has_scores(piece) for piece, _ in self._pieces())
+        done, planned = self.progress
+        return done == planned
 
     @property
     def progress(self) -> tuple[int, int]:
         """How many cells, counted per shard, have scores, and how many are planned."""
-        pieces = [piece for shard in self.entries.shards for piece in shard.pieces]
-        return sum(self._has_scores(piece) for piece in pieces), len(pieces)
+        return self.files.progress
 
     def leaderboard(
         self,
@@ -313,7 +305,7 @@ class Results:
         maps: dict[str, Array] = {}
         for shard in entries.shards:
             if dataset in (None, shard.dataset) and model in (None, shard.model):
-                maps |= read_maps(self.store, shard, method)
+                maps |= self.files.maps(shard, method)
         return maps
 
     def report(self, path: str | Path | None = None) -> Path:
@@ -322,7 +314,7 @@ class Results:
 
         target = Path(path) if path else self.store.path("report.html")
         target = target / "report.html" if target.is_dir() else target
-        self.store.write(target, lambda p: p.write_text(render(self), encoding="utf-8"))
+        self.store.write_text(target, render(self), "<!-- {} -->")
         return target
 
     def query(self, sql: str) -> pa.Table:
@@ -339,44 +331,6 @@ class Results:
     def _repr_html_(self) -> str:
         html: str = self.leaderboard()._repr_html_()
         return html
-
-    def _has_scores(self, piece: str) -> bool:
-        return self.store.path("scores", f"{piece}.parquet").exists()
-
-    def _pieces(self) -> Iterator[tuple[str, PieceLabels]]:
-        """The planned files in the suite's order, each with the labels it has in this suite."""
-        entries = self.entries
-        for shard in entries.shards:
-            choices = itertools.product(entries.protocols, entries.methods)
-            for piece, (protocol, method) in zip(shard.pieces, choices, strict=True):
-                labels = {"dataset": shard.dataset, "model": shard.model}
-                yield piece, labels | {"method": method, "protocol": protocol}
-
-    def _gather(self, kind: str, schema: pa.Schema, *, required: bool) -> pa.Table:
-        tables = []
-        for piece, labels in self._pieces():
-            path = self.store.path(kind, f"{piece}.parquet")
-            table = Store.read_table(path, schema)
-            if table is not None:
-                tables.append(_relabel(table, labels) if kind == "scores" else table)
-            elif path.exists():
-                raise self._incomplete(path)
-        if not tables and required:
-            raise PrerequisiteError(f"The run in `{self.folder}` has no scores yet; run it again.")
-        return pa.concat_tables(tables) if tables else schema.empty_table()
-
-    def _incomplete(self, path: Path) -> PrerequisiteError:
-        again = f"`assay run {self.folder}/spec.yaml --out {self.folder}` again"
-        cure = f"Run {again}: it computes what is missing and keeps the rest."
-        return PrerequisiteError(f"`{path}` is incomplete. {cure}")
-
-
-def _relabel(table: pa.Table, labels: PieceLabels) -> pa.Table:
-    """Give a stored table the labels of this suite: labels are not part of a cell's identity."""
-    for name, label in labels.items():
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(name), pa.repeat(label, len(table)))
-    return table
 
 
 def load(folder: str | Path) -> Results:

@@ -44,7 +44,7 @@ class Shelf(Protocol):
         ...
 
     def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
-        """Store them."""
+        """Store further ones."""
         ...
 
 
@@ -53,19 +53,19 @@ class _HeldShelf:
     """A shelf whose answers are stored later, once the method that asked for them is known."""
 
     shelf: Shelf
-    _saves: dict[str, tuple[Arrays, dict[str, str]]] = field(default_factory=dict)
+    _saves: list[tuple[str, Arrays, dict[str, str]]] = field(default_factory=list)
 
     def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
         """The stored arrays."""
         return self.shelf.load(group)
 
     def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
-        """Keep them: the last ones of a group hold the earlier ones, too."""
-        self._saves[group] = arrays, about
+        """Keep them."""
+        self._saves.append((group, arrays, about))
 
     def release(self) -> None:
         """Store what was kept."""
-        for group, (arrays, about) in self._saves.items():
+        for group, arrays, about in self._saves:
             self.shelf.save(group, arrays, about)
 
 
@@ -117,7 +117,7 @@ class Engine:
             shared = (self.shelf is not None,)
             question = Question(batch, 1, lambda samples, _: batch.inputs[samples], shared=shared)
             self._remember("clean", "none", self.respondent.answer(question))
-            self._keep("clean")
+            self._keep("clean", ["none"])
 
     def forget(self) -> None:
         """Drop the responses that depend on an attribution, before the next one."""
@@ -180,7 +180,7 @@ class Engine:
             for k, column in zip(missing, self._ask(question), strict=True):
                 self._remember(groups[k], absent.rows[k], column)
             for group in dict.fromkeys(groups[k] for k in missing):
-                self._keep(group)
+                self._keep(group, [absent.rows[k] for k in missing if groups[k] == group])
         return _stack([self.memory[g][r] for g, r in zip(groups, absent.rows, strict=True)])
 
     @property
@@ -283,13 +283,14 @@ class Engine:
         if group in self._shared:
             self._always_broken = self._always_broken | broken
 
-    def _keep(self, group: str) -> None:
+    def _keep(self, group: str, rows: list[str]) -> None:
+        """Put these new rows of a shared group on the shelf."""
         if self.shelf is None or group not in self._shared:
             return
-        rows = self.memory[group]
-        answer = _stack(list(rows.values()))
+        answer = _stack([self.memory[group][row] for row in dict.fromkeys(rows)])
         arrays = {n: getattr(answer, n).cpu().numpy() for n in Response.__dataclass_fields__}
-        self.shelf.save(group, arrays, {"rows": json.dumps(list(rows)), "group": group})
+        about = {"rows": json.dumps(list(dict.fromkeys(rows))), "group": group}
+        self.shelf.save(group, arrays, about)
 
 
 def network_engine(

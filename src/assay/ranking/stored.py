@@ -15,14 +15,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from assay.errors import InputError, warn
 from assay.ranking.reductions import Reduction
 from assay.ranking.resampling import Floats
 from assay.ranking.sets import Outcome, SetCurves
-from assay.store import REDUCED, Store
+from assay.store import ShardLog, Store
+from assay.store.old_layout import read_old_reduction
+from assay.store.shard_log import LogRecord
 
+REDUCED = "reduced"  # kind of record
 Draws = dict[int, float]  # the number of a weighted set, by what identifies its samples and weights
 
 
@@ -55,10 +57,10 @@ class Recording:
         return replace(reduced, values=values, varied={})
 
     def write(self, store: Store) -> None:
-        """Store all that was evaluated, one file for each method under each protocol."""
+        """Store all that was evaluated, one record for each method under each protocol."""
         for key, (outcome, draws) in self._draws.items():
-            rows = [*_part_rows(outcome), *_draw_rows(draws)]
-            store.write_table(_path(store, key), pa.Table.from_pylist(rows, REDUCED))
+            store.append(_log(store), _record(key, outcome, draws))
+        _log(store).mend()
 
 
 def read_stored(store: Store, protocol: str, curves: SetCurves) -> Outcome:
@@ -66,16 +68,14 @@ def read_stored(store: Store, protocol: str, curves: SetCurves) -> Outcome:
 
     Nothing is stored before the run has finished, nor for curves that changed since.
     """
-    table = Store.read_table(_path(store, curves.key), REDUCED)
-    if table is None:
+    stored = _read(store, curves.key)
+    if stored is None:
         warn(
             f"The run in `{store.folder}` has no scores of protocol `{protocol}` yet: its "
             f"reduction is evaluated at the end. Run the suite again to finish the run."
         )
         return Outcome((), {}, lambda samples, weights: np.full(len(weights), np.nan))
-    rows = table.to_pylist()
-    own = {(row["seed"], row["sample"]): row["value"] for row in rows if row["draw"] is None}
-    draws = {row["draw"]: row["value"] for row in rows if row["draw"] is not None}
+    own, draws = stored
 
     def values(samples: Sequence[str], weights: Floats) -> Floats:
         keys = _draw_keys(samples, weights)
@@ -104,18 +104,29 @@ def _blaming(protocol: str) -> Iterator[None]:
         ) from error
 
 
-def _path(store: Store, key: str) -> Path:
-    return store.path("reductions", f"{key}.parquet")
+def _log(store: Store) -> ShardLog:
+    return ShardLog(store.path("reductions.log"))
 
 
-def _part_rows(outcome: Outcome) -> Iterator[dict[str, object]]:
-    for (seed, sample), part in outcome.own.items():
-        yield {"seed": seed, "sample": sample, "draw": None, "value": part}
+def _record(key: str, outcome: Outcome, draws: Draws) -> LogRecord:
+    arrays = {
+        "seeds": np.array([seed for seed, _ in outcome.own], np.int64),
+        "parts": np.array(list(outcome.own.values()), np.float64),
+        "draws": np.array(list(draws), np.uint64),
+        "values": np.array(list(draws.values()), np.float64),
+    }
+    return LogRecord.make(REDUCED, key, {"samples": [s for _, s in outcome.own]}, arrays)
 
 
-def _draw_rows(draws: Draws) -> Iterator[dict[str, object]]:
-    for key, value in draws.items():
-        yield {"seed": None, "sample": None, "draw": key, "value": value}
+def _read(store: Store, key: str) -> tuple[dict[tuple[int, str], float], Draws] | None:
+    """The part of each sample and the number of each weighted set; None if nothing is stored."""
+    record = _log(store).read().get(REDUCED, key)
+    if record is None:
+        return read_old_reduction(store, key)
+    arrays = record.arrays()
+    places = zip(arrays["seeds"].tolist(), record.facts["samples"], strict=True)
+    own = dict(zip(places, arrays["parts"].tolist(), strict=True))
+    return own, dict(zip(arrays["draws"].tolist(), arrays["values"].tolist(), strict=True))
 
 
 def _draw_keys(samples: Sequence[str], weights: Floats) -> list[int]:

@@ -4,22 +4,14 @@ import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from assay.store import (
-    Array,
-    Manifest,
-    Preview,
-    SettingKey,
-    ShardEntry,
-    Store,
-    file_name,
-    read_maps,
-)
+from assay.store import Array, Preview, RunFiles, SettingKey, ShardEntry
+from assay.store.files import unpacked_arrays
 
+ShownSample = tuple[ShardEntry, Preview]  # a preview, and the shard that holds its files
 Tips = Callable[[Sequence[str]], Mapping[tuple[str, str], Mapping[str, float]]]
 
 TRUTH = "the truth"  # the column of the true maps
@@ -127,10 +119,10 @@ def map_uri(values: Array) -> str:
     return _uri(image, "PNG", optimize=True)
 
 
-def photo_uri(path: Path) -> str:
+def photo_uri(content: bytes) -> str:
     """A preview as a small JPEG in a data URI; empty where it cannot be read, or is too large."""
     try:
-        with Image.open(path) as image:
+        with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > PREVIEW_PIXELS:
                 return ""
             small = image.convert("RGB")
@@ -153,8 +145,7 @@ def per_setting(settings: int, methods: int) -> int:
 
 
 def build(
-    store: Store,
-    manifest: Manifest,
+    files: RunFiles,
     setting: SettingKey,
     tips: Tips,
     count: int,
@@ -163,8 +154,7 @@ def build(
     """The gallery of one setting.
 
     Args:
-        store: The run's folder.
-        manifest: Its manifest.
+        files: The files of the run.
         setting: The setting.
         tips: Gives, for some samples, the scores of each (method, sample) per protocol.
         count: The largest number of samples; they are evenly spaced.
@@ -173,63 +163,66 @@ def build(
     Returns:
         None where there are no previews or no maps that can be shown.
     """
-    previews = _previews(store, manifest, setting)
-    shards = [shard for shard in manifest.shards if shard.setting == setting]
+    previews = _previews(files, setting)
+    shards = [shard for shard in files.manifest.shards if shard.setting == setting]
     one_seed = [shard for shard in shards if shard.seed == shards[0].seed]
     samples = dict.fromkeys(sample for shard in one_seed for sample in shard.samples)
     available = [sample for sample in samples if sample in previews]
     chosen = spread(available, count)
-    maps = {method: _maps(store, one_seed, method, chosen) for method in methods}
+    maps = {method: _maps(files, one_seed, method, chosen) for method in methods}
     columns = [method for method in methods if maps[method]]
     if not chosen or not columns:
         return None
-    maps[TRUTH] = _truths(store, previews, chosen)
+    maps[TRUTH] = _truths(files, previews, chosen)
     columns = [TRUTH, *columns] if maps[TRUTH] else columns
     scores = tips(chosen)
     rows = []
     for sample in chosen:
         tiles = tuple(
-            _tile(m, sample, maps[m].get(sample), scores.get((m, sample), {}), previews[sample])
+            _tile(m, sample, maps[m].get(sample), scores.get((m, sample), {}), previews[sample][1])
             for m in columns
         )
-        rows.append(_row(store, previews[sample], tiles))
+        rows.append(_row(files, previews[sample], tiles))
     return Gallery(tuple(columns), tuple(rows), len(available), len(samples))
 
 
-def _previews(store: Store, manifest: Manifest, setting: SettingKey) -> dict[str, Preview]:
+def _previews(files: RunFiles, setting: SettingKey) -> dict[str, ShownSample]:
     """Previews by sample. A prediction is shown only where its model is known."""
-    path = store.path("previews", f"{file_name(setting.dataset)}.json")
-    models = {shard.model for shard in manifest.shards if shard.dataset == setting.dataset}
+    models = {shard.model for shard in files.manifest.shards if shard.dataset == setting.dataset}
     previews = {}
-    for stored in Store.read_json(path, kind=list) or []:
-        preview = Preview.from_json(stored)
-        if preview.model is None and len(models) > 1:
-            preview = preview.without_prediction()
+    for shard, stored in files.previews(setting.dataset):
+        unknown = stored.model is None and len(models) > 1
+        preview = stored.without_prediction() if unknown else stored
         if preview.model in (None, setting.model):
-            previews[str(preview.sample)] = preview
+            previews[str(preview.sample)] = shard, preview
     return previews
 
 
 def _maps(
-    store: Store, shards: Sequence[ShardEntry], method: str, chosen: Sequence[str]
+    files: RunFiles, shards: Sequence[ShardEntry], method: str, chosen: Sequence[str]
 ) -> dict[str, Array]:
     """The maps of the chosen samples; only the shards that hold them are read."""
     maps: dict[str, Array] = {}
     for shard in shards:
         here = set(chosen).intersection(shard.samples)
-        stored = read_maps(store, shard, method) if here else {}
+        stored = files.maps(shard, method) if here else {}
         # A copy, so that the rest of the shard is not held in memory.
         maps |= {s: stored[s].copy() for s in here if s in stored and stored[s].ndim in (1, 2)}
     return maps
 
 
 def _truths(
-    store: Store, previews: Mapping[str, Preview], chosen: Sequence[str]
+    files: RunFiles, previews: Mapping[str, ShownSample], chosen: Sequence[str]
 ) -> dict[str, Array]:
     """The true maps of the chosen samples, where they are known."""
-    files = {sample: previews[sample].truth for sample in chosen}
-    stored = {s: Store.read_arrays(store.path("previews", f)) for s, f in files.items() if f}
-    return {sample: arrays[0]["truth"] for sample, arrays in stored.items() if arrays is not None}
+    truths = {}
+    for sample in chosen:
+        shard, preview = previews[sample]
+        content = files.content(shard, f"previews/{preview.truth}") if preview.truth else None
+        arrays = None if content is None else unpacked_arrays(content)
+        if arrays is not None:
+            truths[sample] = arrays[0]["truth"]
+    return truths
 
 
 def _tile(
@@ -249,10 +242,12 @@ def _tile(
     return Tile(method, map_uri(values), "\n".join(lines), max(values.shape) < SIDE // 2)
 
 
-def _row(store: Store, preview: Preview, tiles: tuple[Tile, ...]) -> GalleryRow:
+def _row(files: RunFiles, shown: ShownSample, tiles: tuple[Tile, ...]) -> GalleryRow:
+    shard, preview = shown
+    photo = files.content(shard, f"previews/{preview.image}") if preview.image else None
     return GalleryRow(
         sample=str(preview.sample),
-        photo=photo_uri(store.path("previews", preview.image)) if preview.image else "",
+        photo="" if photo is None else photo_uri(photo),
         label=preview.label_text,
         predicted=preview.predicted_text,
         probability=preview.probability,

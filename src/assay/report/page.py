@@ -62,7 +62,7 @@ def render(results: ShownRun) -> str:
     sections = list(_sections(results, manifest))
     compared = model_section(results)
     done, planned = results.progress
-    spec = results.store.path("spec.yaml")
+    spec = results.files.store.path("spec.yaml")
     return (
         _environment()
         .get_template("page.html.j2")
@@ -146,7 +146,7 @@ def _sections(results: ShownRun, manifest: Manifest) -> Iterator[Section]:
             answer,
             traces.panels(curves.get(setting, {}), methods, manifest.protocols, style),
             tuple(variations(results.outcomes, setting, methods)),
-            gallery.build(results.store, manifest, setting, tips, count, methods),
+            gallery.build(results.files, setting, tips, count, methods),
             tuple(line for line in promises if line.setting == setting),
             known_truth.describe_truth(one, truth_panels, trust, answer.first),
         )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from assay.ranking.leaderboard import Leaderboard
 from assay.ranking.sets import Key, Outcome
 from assay.ranking.trust import TrustRow
-from assay.store import CellRecord, Manifest, Store
+from assay.store import CellRecord, Manifest, RunFiles
 
 
 class ShownRun(Protocol):
@@ -21,8 +21,8 @@ class ShownRun(Protocol):
         ...
 
     @property
-    def store(self) -> Store:
-        """The files of the run."""
+    def files(self) -> RunFiles:
+        """The stored files of the run."""
         ...
 
     @property

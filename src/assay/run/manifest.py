@@ -4,12 +4,14 @@ import datetime
 import functools
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
 from assay.plan.content_keys import reading_key
+from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard
 from assay.plan.scoring import replicates_of, unranked
 from assay.plugins import registry
@@ -26,27 +28,26 @@ from assay.store import (
     ProtocolEntry,
     ShardEntry,
     ShardSummary,
-    Store,
-    file_name,
     read_manifest,
-    read_summary,
 )
 from assay.suite.spec import Choice
 from assay.types import Card
 
+LAYOUT = 2  # the version of the files: one log per shard
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pydantic")  # whose versions are recorded
 
 
 def write_manifest(
-    plan: Plan, settings: Settings, store: Store, seconds: float | None, finished: bool = False
+    finished: Finished, settings: Settings, seconds: float | None, ended: bool = False
 ) -> Manifest:
-    """Write the resolved suite, the manifest, and the previews of the finished shards."""
-    summaries = _read_summaries(plan, store)
+    """Write the resolved suite and the manifest."""
+    plan, store = finished.plan, finished.store
+    known = (finished.summary(shard) for shard in plan.shards)
+    summaries = [summary for summary in known if summary is not None]
     earlier = read_manifest(store) or Manifest()
-    manifest = _describe_run(plan, settings, summaries, earlier, seconds or 0.0, finished)
-    store.write(store.path("spec.yaml"), lambda p: p.write_text(plan.spec.dump()))
+    manifest = _describe_run(plan, settings, summaries, earlier, seconds or 0.0, ended)
+    store.write_text(store.path("spec.yaml"), plan.spec.dump(), "# {}")
     store.write_json(store.path("manifest.json"), manifest.to_json())
-    _write_previews(plan, store, summaries)
     return manifest
 
 
@@ -61,6 +62,7 @@ def _describe_run(
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Manifest(
         assay=_version("assay"),
+        layout=LAYOUT,
         identity=plan.identity,
         created=earlier.created or now,
         finished=now if finished else None,
@@ -77,22 +79,18 @@ def _describe_run(
         forwards=sum(s.forwards + s.explaining for s in summaries),
         methods={c.label: _describe_method(c) for c in plan.methods},
         protocols={c.label: _describe_protocol(c) for c in plan.protocols},
-        shards=[_describe_shard(plan, s) for s in plan.shards],
+        shards=list(_describe_shards(plan)),
     )
 
 
-def _read_summaries(plan: Plan, store: Store) -> list[ShardSummary]:
-    """The summaries of the shards that have one."""
-    stored = (read_summary(store, shard.id) for shard in plan.shards)
-    return [summary for summary in stored if summary is not None]
-
-
-def _write_previews(plan: Plan, store: Store, summaries: Sequence[ShardSummary]) -> None:
-    """Write one file per dataset with the previews of all its shards."""
-    for name in plan.datasets:
-        previews = [p.to_json() for s in summaries if s.dataset == name for p in s.previews]
-        if previews:
-            store.write_json(store.path("previews", f"{file_name(name)}.json"), previews)
+def _describe_shards(plan: Plan) -> Iterator[ShardEntry]:
+    """The shards; those of one dataset, model and seed share their keys."""
+    first: dict[tuple[str, str, int], ShardEntry] = {}
+    for shard in plan.shards:
+        place = shard.dataset, shard.model, shard.seed
+        if place not in first:
+            first[place] = _describe_shard(plan, shard)
+        yield replace(first[place], id=shard.id, samples=shard.samples)
 
 
 def _describe_shard(plan: Plan, shard: Shard) -> ShardEntry:
@@ -103,6 +101,7 @@ def _describe_shard(plan: Plan, shard: Shard) -> ShardEntry:
         checkpoint=plan.models[shard.model].checkpoint,
         seed=shard.seed,
         samples=shard.samples,
+        target=str(plan.target(shard.dataset, shard.model)),
         maps={m.label: plan.maps_key(shard, m) for m in plan.methods},
         checks={m.label: plan.checks_key(shard, m) for m in plan.methods if m.promise},
         cells=[plan.cell(shard, m, p) for p in plan.protocols for m in plan.methods],

@@ -7,7 +7,7 @@ from PIL import Image
 from assay.engine.engine import Engine
 from assay.plan.plan import Plan, Shard
 from assay.store import Preview, ShardSummary, file_name
-from assay.store.pieces import ArraysPiece, BytesPiece, Put
+from assay.store.pieces import ArraysPiece, FilePiece, Put
 from assay.types import Tokenize
 
 PREVIEWS = 24  # samples per dataset that are stored for the page
@@ -70,7 +70,7 @@ def _write_picture(shard: Shard, engine: Engine, put: Put, b: int) -> str:
     file = f"{file_name(shard.dataset)}/{file_name(engine.batch.ids[b])}.jpg"
     content = io.BytesIO()
     _picture(engine, b).save(content, "JPEG", quality=88)
-    put(BytesPiece(("previews", file), content.getvalue()))
+    put(FilePiece(shard.id, ("previews", file), content.getvalue()))
     return file
 
 
@@ -81,7 +81,7 @@ def _write_truth(shard: Shard, engine: Engine, put: Put, b: int) -> str | None:
         return None
     file = f"{file_name(shard.dataset)}/{file_name(engine.batch.ids[b])}.safetensors"
     values = truth[b].float().cpu().numpy()
-    put(ArraysPiece(("previews", file), {"truth": values}, {}))
+    put(ArraysPiece(shard.id, ("previews", file), {"truth": values}, {}))
     return file
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError, warn
-from assay.plan.cells import Cell, CellOutcome
+from assay.plan.cells import CellOutcome, stored_cell
 from assay.plan.plan import Plan, Shard
 from assay.plan.scoring import replicates_of, standing
 from assay.plan.set_cells import SetCell, shards_of, unmet
@@ -21,6 +21,7 @@ from assay.run.shard import ShardTask, finite
 from assay.run.started import Step
 from assay.run.trials import BatchCache, TrialMaker
 from assay.store import Array
+from assay.store.pieces import CellsPiece
 from assay.types import Scores
 
 
@@ -40,9 +41,8 @@ def run_sets(task: ShardTask, progress: bool = True) -> None:
             left = CellSteps(size, done)
             outcome = _outcome(TrialMaker(finished, task, batches, left.one), cell)
             for shard, part in _by_shard(finished.plan, cell, outcome):
-                groups = finished.plan.datasets[cell.dataset].groups
-                own = [groups.get(sample, sample) for sample in shard.samples]
-                task.put(Cell(finished.plan, shard, cell.method, cell.protocol).piece(own, part))
+                stored = stored_cell(finished.plan, shard, cell.method, cell.protocol, part)
+                task.put(CellsPiece(shard.id, [stored]))
             left.rest()
 
 

@@ -19,8 +19,8 @@ from assay.methods.attribution import (
     other_maps,
     raw_map,
 )
-from assay.plan.cells import Cell, CellOutcome
-from assay.plan.finished import Finished, ResponseShelf, maps_place, summary_place
+from assay.plan.cells import CellOutcome, stored_cell
+from assay.plan.finished import Finished, ResponseShelf, maps_place
 from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_gaps, promise_passes
 from assay.plan.scoring import dealt, empty_maps, score_case, standing
@@ -30,10 +30,12 @@ from assay.run.failures import outcome_of
 from assay.run.previews import summarise
 from assay.run.started import Reasons, Step
 from assay.run.watching import Watcher
-from assay.store import ShardSummary
-from assay.store.pieces import ArraysPiece, JsonPiece, Put
+from assay.store import StoredCell
+from assay.store.pieces import ArraysPiece, CellsPiece, Put, SamplesPiece, SummaryPiece
 from assay.suite.spec import Choice
 from assay.types import Case
+
+MOST_SECONDS = 5.0  # finished cells are stored at least this often, so that a kill loses few
 
 
 @dataclass(frozen=True)
@@ -60,21 +62,22 @@ def run_shard(task: ShardTask) -> None:
     missing = task.finished.missing(shard)
     explained = task.finished.unexplained(shard, applicable_sets(plan))
     task.begin(Step())
+    _put_samples(task)
     if Step() in task.given_up:
         _fail_all(task, missing, task.given_up[Step()])
         return
     if shard.split:
         explain_split(task, explained)
         return
-    before = task.finished.summary(shard)
-    if before is not None and not any(missing.values()) and not explained:
+    before, previews = task.finished.summary(shard), task.finished.state(shard).previews
+    if before is not None and previews and not any(missing.values()) and not explained:
         return
     started, counter = time.monotonic(), Counter(listen=task.watcher.passes)
     with plan.models[shard.model].evaluating(), torch.no_grad():
         engine = make_engine(plan, shard, counter, ResponseShelf(task.finished, shard, task.put))
         summary = summarise(plan, shard, engine, task.put)
         if before is None:  # store the accuracy before the methods run
-            task.put(_summary_piece(shard, summary))
+            task.put(SummaryPiece(shard.id, summary))
         task.watcher.looked(shard, summary)
         work = ShardWork(task, engine)
         for method in plan.methods:
@@ -89,18 +92,25 @@ def run_shard(task: ShardTask) -> None:
         explaining=work.passes,
         seconds=time.monotonic() - started,
     )
-    task.put(_summary_piece(shard, summary.after(before)))
+    task.put(SummaryPiece(shard.id, summary.after(before)))
+
+
+def _put_samples(task: ShardTask) -> None:
+    """Store the samples of a shard with their groups, once."""
+    shard = task.shard
+    if not task.finished.state(shard).samples:
+        groups = task.finished.plan.dataset_of(shard).groups
+        own = [groups.get(sample, sample) for sample in shard.samples]
+        task.put(SamplesPiece(shard.id, shard.samples, own))
 
 
 def _fail_all(task: ShardTask, missing: Mapping[str, Sequence[Choice]], reason: str) -> None:
     """Store the missing cells of a shard as failed, without its samples and its network."""
-    plan, shard = task.finished.plan, task.shard
-    groups = plan.dataset_of(shard).groups
-    own = [groups.get(sample, sample) for sample in shard.samples]
+    plan, shard, outcome = task.finished.plan, task.shard, CellOutcome("failed", reason)
     for method in plan.methods:
-        for protocol in missing[method.label]:
-            cell = Cell(plan, shard, method, protocol)
-            task.put(cell.piece(own, CellOutcome("failed", reason)))
+        cells = [stored_cell(plan, shard, method, p, outcome) for p in missing[method.label]]
+        if cells:
+            task.put(CellsPiece(shard.id, cells))
 
 
 def explain_split(task: ShardTask, labels: Collection[str]) -> None:
@@ -111,10 +121,6 @@ def explain_split(task: ShardTask, labels: Collection[str]) -> None:
         for method in plan.methods:
             if method.label in labels:
                 work.do(method, [])
-
-
-def _summary_piece(shard: Shard, summary: ShardSummary) -> JsonPiece:
-    return JsonPiece(summary_place(shard), summary.to_json())
 
 
 def make_engine(
@@ -136,6 +142,8 @@ class ShardWork:
     passes: int = 0  # forward, for explaining
     _faulty: Tensor | None = None  # [B]: NaN or inf when a protocol explained again
     _raws: dict[str, Tensor | Moments] = field(default_factory=dict)  # the last method's raw maps
+    _cells: list[StoredCell] = field(default_factory=list)  # finished and not stored
+    _stored: float = field(default_factory=time.monotonic)  # when cells were stored
 
     @property
     def _plan(self) -> Plan:
@@ -148,7 +156,13 @@ class ShardWork:
     # --- one method ------------------------------------------------------------------------------
 
     def do(self, method: Choice, protocols: list[Choice]) -> None:
-        """Explain the samples with a method and score its maps under these protocols."""
+        """Explain the samples with a method, score its maps under these protocols, store all."""
+        try:
+            self._do(method, protocols)
+        finally:
+            self._store_cells()
+
+    def _do(self, method: Choice, protocols: list[Choice]) -> None:
         missing = self._plan.missing(self.task.shard, method)
         if missing:
             return self._write_all(method, protocols, self._not_applicable(missing))
@@ -194,7 +208,8 @@ class ShardWork:
                 "options": json.dumps(canonical(method.shown_options)),
             }
             place = maps_place(self._plan, self.task.shard, method)
-            self.task.put(ArraysPiece(place, {"maps": maps.cpu().numpy()}, about))
+            arrays = {"maps": maps.cpu().numpy()}
+            self.task.put(ArraysPiece(self.task.shard.id, place, arrays, about))
         return maps, seconds
 
     def _raw(self, method: Choice) -> Tensor | Moments:
@@ -310,8 +325,15 @@ class ShardWork:
             self._write(method, protocol, outcome)
 
     def _write(self, method: Choice, protocol: Choice, outcome: CellOutcome) -> None:
-        cell = Cell(self._plan, self.task.shard, method, protocol)
-        self.task.put(cell.piece(self._groups, outcome))
+        """Keep a finished cell, to be stored with the others of its method."""
+        self._cells.append(stored_cell(self._plan, self.task.shard, method, protocol, outcome))
+        if time.monotonic() - self._stored > MOST_SECONDS:
+            self._store_cells()
+
+    def _store_cells(self) -> None:
+        if self._cells:
+            self.task.put(CellsPiece(self.task.shard.id, self._cells))
+        self._cells, self._stored = [], time.monotonic()
 
 
 def finite(maps: Tensor) -> tuple[Tensor, Tensor]:

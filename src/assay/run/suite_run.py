@@ -111,6 +111,7 @@ def run_suite(
         raise _live_objects(plan, workers)
     started = time.monotonic()
     finished = Finished(plan, store)
+    finished.mend()
     unfinished, sets = finished.unfinished(), finished.unfinished_sets()
     check_classes(plan, unfinished)
     check_train_splits(plan, (cell.dataset for cell in sets))
@@ -120,7 +121,7 @@ def run_suite(
     store.create()
     with _cut_short():
         _write_trained(plan, store)
-        began(write_manifest(plan, settings, store, None))
+        began(write_manifest(finished, settings, None))
         expected = forecast(finished, unfinished, max(1, workers))
         with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
             watcher = RunWatcher(finished, listen, clean)
@@ -136,7 +137,7 @@ def run_suite(
             run_sets_serially(plan, settings, watcher, reasons.values(), progress)
         _evaluate_reductions(plan, store)
         seconds = time.monotonic() - started if unfinished or sets else None
-        write_manifest(plan, settings, store, seconds, finished=True)
+        write_manifest(finished, settings, seconds, ended=True)
         _check_whole(finished)
     return Results(store.folder, keep)
 

@@ -2,13 +2,11 @@
 
 import copy
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from assay.errors import InputError, NotApplicable
@@ -182,8 +180,6 @@ class _Trainer:
             model = replace(as_model(net), modality=self.model.modality)
         labels = labels.cpu()
         key = _key(model, [inputs, labels], settings, number)
-        path = self.folder / f"{key}.safetensors"
-        _drop_if_damaged(path)
         partial = self.folder / f"{key}.unfinished"
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -224,12 +220,3 @@ def _key(model: Model, tensors: Sequence[Tensor], recipe: Recipe, seed: int) -> 
             whole = part.detach().cpu().contiguous().flatten().view(torch.uint8)
             digest.update(whole.numpy().data)
     return digest.hexdigest()[:16]
-
-
-def _drop_if_damaged(path: Path) -> None:
-    try:
-        with safe_open(path, framework="pt"):
-            return
-    except (SafetensorError, OSError):
-        if path.exists():
-            os.unlink(path)

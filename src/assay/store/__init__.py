@@ -1,6 +1,9 @@
-"""A run's folder: files written whole or not at all, the schemas of its tables, its records."""
+"""A run's folder: logs and files with checksums, tables made from them, records."""
 
+from assay.store.cell_records import StoredCell as StoredCell
+from assay.store.cell_records import status_codes as status_codes
 from assay.store.files import NOWHERE as NOWHERE
+from assay.store.files import FileCheck as FileCheck
 from assay.store.files import Store as Store
 from assay.store.files import file_name as file_name
 from assay.store.files import require_run as require_run
@@ -18,11 +21,17 @@ from assay.store.manifest_entries import SettingKey as SettingKey
 from assay.store.manifest_entries import ShardEntry as ShardEntry
 from assay.store.manifest_entries import parse_manifest as parse_manifest
 from assay.store.manifest_entries import read_manifest as read_manifest
-from assay.store.manifest_entries import read_maps as read_maps
+from assay.store.run_arrays import STATUSES as STATUSES
+from assay.store.run_arrays import CurvePart as CurvePart
+from assay.store.run_arrays import RunArrays as RunArrays
+from assay.store.run_arrays import ScoreArrays as ScoreArrays
+from assay.store.run_files import RunFiles as RunFiles
+from assay.store.shard_content import ShardContent as ShardContent
+from assay.store.shard_content import StoredGaps as StoredGaps
+from assay.store.shard_log import ShardLog as ShardLog
 from assay.store.shard_records import CellRecord as CellRecord
 from assay.store.shard_records import Preview as Preview
 from assay.store.shard_records import ShardSummary as ShardSummary
-from assay.store.shard_records import read_summary as read_summary
 from assay.store.tables import CHECKS as CHECKS
 from assay.store.tables import CURVES as CURVES
 from assay.store.tables import REDUCED as REDUCED

@@ -1,4 +1,4 @@
-"""A run's folder: tables, maps, responses and provenance, each file written atomically."""
+"""A run's folder: logs, maps, pictures and descriptions, every file with a checksum."""
 
 import contextlib
 import errno
@@ -6,25 +6,38 @@ import hashlib
 import json
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from assay.errors import CannotWrite, InputError
 from assay.paths import user_path
+from assay.store.json_records import StoredObject
+from assay.store.shard_log import LogRecord, ShardLog
 from assay.store.tables import Array
 
 ATTEMPTS = 3  # to write a file, while its folder is being deleted
+CHECKSUM = "checksum"  # the last key of every JSON file
+CHUNK = 1 << 22  # bytes read at a time for a checksum
+StoredPath = tuple[str, ...]  # the path of a file inside the folder
+
+
+class FileCheck(NamedTuple):
+    """What a file must have to count as whole."""
+
+    size: int
+    crc32: int
 
 
 class Store:
-    """The files of one run. An incomplete file is treated as missing."""
+    """The files of one run. An incomplete or damaged file is treated as missing."""
 
     def __init__(self, folder: str | Path) -> None:
         """Set the folder; nothing is read or written yet."""
@@ -37,9 +50,7 @@ class Store:
             CannotWrite: The folder cannot be written to.
         """
         with self._writing(self.folder):
-            for name in (
-                "scores", "curves", "checks", "responses", "attributions", "cells", "previews",
-            ):  # fmt: skip
+            for name in ("shards", "attributions", "answers", "previews"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
             probe = self.folder / f".writable-{os.getpid()}"
             probe.write_text("")
@@ -48,6 +59,26 @@ class Store:
     def path(self, *parts: str) -> Path:
         """A path inside the folder."""
         return self.folder.joinpath(*parts)
+
+    def log(self, shard: str) -> ShardLog:
+        """The log of a shard."""
+        return ShardLog(self.path("shards", f"{shard}.log"))
+
+    def answer_log(self, shard: str) -> ShardLog:
+        """The log of a shard's answers that do not depend on a method."""
+        return ShardLog(self.path("answers", f"{shard}.log"))
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def append(self, log: ShardLog, record: LogRecord) -> None:
+        """Add a record to a log, also where its folder was deleted."""
+        with self._writing(log.path):
+            for attempt in range(ATTEMPTS):
+                try:
+                    return log.append(record)
+                except FileNotFoundError:  # the folder was deleted just now
+                    if attempt == ATTEMPTS - 1:
+                        raise
 
     def write(self, path: Path, save: Callable[[Path], object]) -> None:
         """Let `save` write a temporary file, then rename it, so that no partial file is left."""
@@ -65,35 +96,76 @@ class Store:
                 finally:
                     temporary.unlink(missing_ok=True)
 
-    def write_bytes(self, path: Path, value: bytes) -> None:
-        """Write raw bytes."""
+    def write_bytes(self, path: Path, value: bytes) -> FileCheck:
+        """Write raw bytes; the result is what the file must have to count as whole."""
         self.write(path, lambda p: p.write_bytes(value))
+        return FileCheck(len(value), zlib.crc32(value))
 
-    def write_json(self, path: Path, value: object) -> None:
-        """Write JSON."""
-        self.write(path, lambda p: p.write_text(json.dumps(value, indent=1, default=str)))
+    def write_json(self, path: Path, value: Mapping[str, object]) -> None:
+        """Write a JSON object with a checksum."""
+        text = _json_text(value)
+        whole = _json_text({**json.loads(text), CHECKSUM: _crc(text)})
+        self.write(path, lambda p: p.write_text(whole, encoding="utf-8"))
 
-    def write_table(self, path: Path, table: pa.Table) -> None:
-        """Write a parquet table."""
-        self.write(path, lambda p: pq.write_table(table, p))
+    def write_text(self, path: Path, text: str, comment: str) -> None:
+        """Write a text with its checksum in a comment, whose form has `{}` in its place."""
+        whole = f"{text.rstrip()}\n"
+        signed = f"{whole}{comment.format(f'{CHECKSUM} {_crc(whole)}')}\n"
+        self.write(path, lambda p: p.write_text(signed, encoding="utf-8"))
 
-    def write_arrays(
-        self, path: Path, arrays: Mapping[str, Array], about: Mapping[str, str]
-    ) -> None:
-        """Write named arrays with a description, as safetensors."""
-        whole = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
-        self.write_bytes(path, save(whole, dict(about)))
+    # --- reading ---------------------------------------------------------------------------------
 
     @staticmethod
-    def read_json(path: Path, *required: str, kind: type[dict[str, Any] | list[Any]] = dict) -> Any:
-        """Read a JSON object or list; None if missing, incomplete or without a required key."""
+    def read_json(path: Path, *required: str) -> StoredObject | None:
+        """Read a JSON object; None if missing, damaged or without a required key.
+
+        Older versions wrote no checksum.
+        """
         try:
-            stored = json.loads(path.read_text())
+            stored = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        if not isinstance(stored, kind):
+        if not isinstance(stored, dict):
+            return None
+        checksum = stored.pop(CHECKSUM, None)
+        if checksum is not None and checksum != _crc(_json_text(stored)):
             return None
         return stored if all(key in stored for key in required) else None
+
+    @staticmethod
+    def damaged_text(path: Path) -> bool:
+        """Whether a text has a checksum that is not its own; without one nothing is known."""
+        try:
+            content = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+        text, _, last = content.rstrip("\n").rpartition("\n")
+        stated = re.search(rf"{CHECKSUM} ([0-9a-f]{{8}})", last)
+        return stated is not None and stated[1] != _crc(f"{text}\n")
+
+    @staticmethod
+    def read_checked(path: Path, check: FileCheck | None) -> bytes | None:
+        """The bytes of a file; None if it is missing or not as it was written."""
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        whole = check is None or (len(content), zlib.crc32(content)) == check
+        return content if whole else None
+
+    @staticmethod
+    def is_whole(path: Path, check: FileCheck) -> bool:
+        """Whether a file is as it was written; reads all of it."""
+        crc = 0
+        try:
+            if path.stat().st_size != check.size:
+                return False
+            with path.open("rb") as file:
+                while chunk := file.read(CHUNK):
+                    crc = zlib.crc32(chunk, crc)
+        except OSError:
+            return False
+        return crc == check.crc32
 
     @staticmethod
     def read_table(path: Path, schema: pa.Schema) -> pa.Table | None:
@@ -103,32 +175,6 @@ class Store:
         except (FileNotFoundError, pa.ArrowInvalid, OSError):
             return None
         return table if table.schema.equals(schema) else None
-
-    @staticmethod
-    def has_table(path: Path, schema: pa.Schema) -> bool:
-        """Whether a complete table of this schema exists: a parquet file ends with its schema."""
-        try:
-            return bool(pq.read_schema(path).equals(schema))
-        except (pa.ArrowInvalid, OSError):
-            return False
-
-    @staticmethod
-    def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]] | None:
-        """Read arrays and their description; None if they are missing or incomplete."""
-        try:
-            with safe_open(path, framework="numpy") as file:
-                return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-        except (FileNotFoundError, SafetensorError, OSError):
-            return None
-
-    @staticmethod
-    def read_about(path: Path) -> dict[str, str] | None:
-        """Read the description of stored arrays; None if they are missing or incomplete."""
-        try:
-            with safe_open(path, framework="numpy") as file:
-                return file.metadata() or {}
-        except (FileNotFoundError, SafetensorError, OSError):
-            return None
 
     @contextlib.contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
@@ -144,6 +190,22 @@ class Store:
             raise CannotWrite(
                 f"Cannot write `{path}`: {error.strerror or error}. {cure}"
             ) from error
+
+
+def packed_arrays(arrays: Mapping[str, Array], about: Mapping[str, str]) -> bytes:
+    """Named arrays with a description, as the bytes of a safetensors file."""
+    content: bytes = save({n: np.ascontiguousarray(a) for n, a in arrays.items()}, dict(about))
+    return content
+
+
+def unpacked_arrays(content: bytes) -> tuple[dict[str, Array], dict[str, str]] | None:
+    """The arrays of a safetensors file and their description; None if it is damaged."""
+    try:
+        size = int.from_bytes(content[:8], "little")
+        about = json.loads(content[8 : 8 + size]).get("__metadata__") or {}
+        return load(content), about
+    except (SafetensorError, ValueError, KeyError, AttributeError):
+        return None
 
 
 def file_name(text: str) -> str:
@@ -164,6 +226,19 @@ def require_run(folder: str | Path) -> Store:
         InputError: There is no run there.
     """
     store = Store(folder)
-    if store.read_json(store.path("manifest.json")) is None:
-        raise InputError(f"Expected a run in `{folder}`, found no complete `manifest.json` there.")
+    path = store.path("manifest.json")
+    if store.read_json(path) is None:
+        what = "a damaged" if path.exists() else "no complete"
+        raise InputError(
+            f"Expected a run in `{folder}`, found {what} `manifest.json` there. "
+            f"The same `assay run` with `--out {folder}` writes it anew."
+        )
     return store
+
+
+def _json_text(value: Mapping[str, object]) -> str:
+    return json.dumps(value, indent=1, default=str)
+
+
+def _crc(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"

@@ -1,15 +1,14 @@
 """The entries of `manifest.json`: models, data, methods, protocols and shards of a run."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from assay.errors import InputError
 from assay.store.files import Store
 from assay.store.json_records import Json, JsonRecord, StoredObject
-from assay.store.tables import Array
 
 Limits = tuple[float, float]  # the lowest and the highest value a score can have
 Record = TypeVar("Record", bound=JsonRecord)
@@ -195,10 +194,13 @@ class ShardEntry(JsonRecord):
         checkpoint: Which weights of the model.
         seed: Seed of the run's random numbers.
         samples: Ids of the samples.
+        target: The class explained: `label`, `predicted` or a number.
         maps: Key of the stored maps by method.
         checks: Key of the stored promise checks by method.
         cells: Key of each cell: for each protocol in order, all methods.
     """
+
+    shared: ClassVar[tuple[str, ...]] = ("target", "maps", "checks", "cells")  # by equal shards
 
     id: str
     dataset: str
@@ -206,6 +208,7 @@ class ShardEntry(JsonRecord):
     checkpoint: str = ""
     seed: int = 0
     samples: Sequence[str] = ()
+    target: str = ""
     maps: Mapping[str, str] = field(default_factory=dict)
     checks: Mapping[str, str] = field(default_factory=dict)
     cells: Sequence[str] = ()
@@ -216,9 +219,19 @@ class ShardEntry(JsonRecord):
         return SettingKey(self.dataset, self.model, self.checkpoint)
 
     @property
+    def place(self) -> tuple[str, str, str, int]:
+        """What its keys are of: the setting and the seed."""
+        return (*self.setting, self.seed)
+
+    @property
     def pieces(self) -> list[str]:
-        """The file name of each cell's part in this shard, without its ending."""
+        """The file name of each cell's part in this shard, in runs of older versions."""
         return [f"{cell}-{self.id}" for cell in self.cells]
+
+    def maps_path(self, method: str) -> str | None:
+        """The file of a method's maps inside the folder; None where none are planned."""
+        key = self.maps.get(method)
+        return None if key is None else f"attributions/{key}/{self.id}.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +239,7 @@ class Manifest(JsonRecord):
     """The content of `manifest.json`, with the versions, hardware and hashes to repeat the run."""
 
     assay: str = ""
+    layout: int = 1  # the version of the files; 2: one log per shard
     identity: int = 1  # the version of the keys; the first version did not store it
     created: str = ""
     finished: str | None = None
@@ -254,19 +268,28 @@ class Manifest(JsonRecord):
             "clean": [CleanAccuracy.from_json(one) for one in stored.get("clean") or ()],
             "methods": _read_each(MethodEntry, stored.get("methods")),
             "protocols": _read_each(ProtocolEntry, stored.get("protocols")),
-            "shards": [ShardEntry.from_json(one) for one in stored.get("shards") or ()],
+            "shards": list(_read_shards(stored)),
         }
         return super().from_json(whole)
 
     def to_json(self) -> StoredObject:
-        """The object that is stored."""
+        """The object that is stored: what all shards of a setting and seed share is there once."""
+        first = {shard.place: shard.to_json() for shard in reversed(self.shards)}
+        alone = {"id", "samples"}
         return super().to_json() | {
             "models": _write_each(self.models),
             "datasets": _write_each(self.datasets),
             "clean": [one.to_json() for one in self.clean],
             "methods": _write_each(self.methods),
             "protocols": _write_each(self.protocols),
-            "shards": [one.to_json() for one in self.shards],
+            "shards": [
+                {k: v for k, v in one.to_json().items() if k not in ShardEntry.shared}
+                for one in self.shards
+            ],
+            "keys": [
+                {k: v for k, v in first[place].items() if k not in alone}
+                for place in dict.fromkeys(shard.place for shard in self.shards)
+            ],
         }
 
     @property
@@ -315,13 +338,13 @@ def parse_manifest(stored: StoredObject, path: Path) -> Manifest:
         raise InputError(f"`{path}` is damaged. {error}") from None
 
 
-def read_maps(store: Store, shard: ShardEntry, method: str) -> dict[str, Array]:
-    """The stored maps of a method by sample id; empty where none are stored."""
-    if method not in shard.maps:
-        return {}
-    path = store.path("attributions", shard.maps[method], f"{shard.id}.safetensors")
-    stored = Store.read_arrays(path)
-    return {} if stored is None else dict(zip(shard.samples, stored[0]["maps"], strict=True))
+def _read_shards(stored: StoredObject) -> Iterator[ShardEntry]:
+    """The shards; older versions wrote the keys of each shard in its entry."""
+    keys = [ShardEntry.from_json({"id": "", **one}) for one in stored.get("keys") or ()]
+    by_place = {one.place: {name: getattr(one, name) for name in one.shared} for one in keys}
+    for one in stored.get("shards") or ():
+        shard = ShardEntry.from_json(one)
+        yield replace(shard, **by_place.get(shard.place, {}))
 
 
 def _read_each(kind: type[Record], stored: Mapping[str, StoredObject] | None) -> dict[str, Record]:

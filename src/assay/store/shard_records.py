@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from assay.errors import InputError
-from assay.store.files import Store
 from assay.store.json_records import JsonRecord, StoredObject
 
 
@@ -66,7 +64,7 @@ class Preview(JsonRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class ShardSummary(JsonRecord):
-    """One finished shard in numbers: `shards/<id>.json`.
+    """One finished shard in numbers.
 
     Attributes:
         dataset: Label of the dataset.
@@ -119,7 +117,7 @@ class ShardSummary(JsonRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class CellRecord(JsonRecord):
-    """How one cell was computed on one shard: `cells/<cell>-<shard>.json`."""
+    """How one cell was computed on one shard."""
 
     cell: str
     shard: str
@@ -132,15 +130,6 @@ class CellRecord(JsonRecord):
     seconds: float | None = None
     explain_seconds: float | None = None
     forwards: int = 0
-
-
-def read_summary(store: Store, shard: str) -> ShardSummary | None:
-    """The stored summary of a shard; None if it is missing, incomplete or was changed."""
-    stored = store.read_json(store.path("shards", f"{shard}.json"))
-    try:
-        return None if stored is None else ShardSummary.from_json(stored)
-    except InputError:
-        return None
 
 
 def _text(value: int | str | None) -> str:

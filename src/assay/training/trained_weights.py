@@ -1,15 +1,19 @@
 """Trained weights by what was trained: a value that is passed to whatever may train a network."""
 
-import contextlib
+import json
 import os
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from assay.models.weights import load_weights
+
+CHECKSUM = "crc32"  # in the description of a file of weights
 
 
 class TrainedWeights:
@@ -27,9 +31,10 @@ class TrainedWeights:
 
     def add(self, packed: Mapping[str, bytes]) -> None:
         """Take over weights in packed form; damaged ones are left out, and so trained again."""
-        for key, weights in packed.items():
-            with contextlib.suppress(SafetensorError):
-                self._weights[key] = load(weights)
+        for key, content in packed.items():
+            weights = unpacked_weights(content)
+            if weights is not None:
+                self._weights[key] = weights
 
     def packed(self) -> dict[str, bytes]:
         """The weights that `train_once` used, as safetensors, for files and for worker processes.
@@ -37,7 +42,7 @@ class TrainedWeights:
         Workers need them because training again could give other bits: the number of threads
         decides the order of summation.
         """
-        return {key: save(self._weights[key]) for key in sorted(self._used)}
+        return {key: packed_weights(self._weights[key]) for key in sorted(self._used)}
 
     def train_once(
         self, key: str, net: nn.Module, train: Callable[[], None], cache: Path | None = None
@@ -51,17 +56,48 @@ class TrainedWeights:
             cache: A folder where the weights are looked for and stored; None stores no file.
         """
         path = None if cache is None else cache / f"{key}.safetensors"
+        stored = None
         if key in self._weights:
             net.load_state_dict(self._weights[key])
         elif path is not None and path.is_file():
-            load_weights(net, path)
-        else:
+            stored = unpacked_weights(path.read_bytes())
+            if stored is not None:
+                load_weights(net, path)
+        if key not in self._weights and stored is None:
             train()
         net.eval()  # loading weights leaves the mode as it was
         self._weights[key] = copy_weights(net)
         self._used.add(key)
-        if path is not None and not path.is_file():
-            write_whole(save(self._weights[key]), path)
+        if path is not None and (stored is None or not path.is_file()):
+            write_whole(packed_weights(self._weights[key]), path)
+
+
+def packed_weights(weights: Mapping[str, Tensor]) -> bytes:
+    """The bytes of a safetensors file of these weights, with their checksum."""
+    content: bytes = save(dict(weights), {CHECKSUM: _crc(weights)})
+    return content
+
+
+def unpacked_weights(content: bytes) -> dict[str, Tensor] | None:
+    """The weights in the bytes of a safetensors file; None if they are damaged.
+
+    Older versions stored no checksum.
+    """
+    try:
+        weights: dict[str, Tensor] = load(content)
+        size = int.from_bytes(content[:8], "little")
+        about = json.loads(content[8 : 8 + size]).get("__metadata__") or {}
+    except (SafetensorError, ValueError, KeyError, AttributeError):
+        return None
+    return weights if about.get(CHECKSUM, _crc(weights)) == _crc(weights) else None
+
+
+def _crc(weights: Mapping[str, Tensor]) -> str:
+    crc = 0
+    for name, values in sorted(weights.items()):
+        crc = zlib.crc32(f"{name} {values.dtype} {tuple(values.shape)}".encode(), crc)
+        crc = zlib.crc32(values.contiguous().flatten().view(torch.uint8).numpy().data, crc)
+    return f"{crc:08x}"
 
 
 def copy_weights(net: nn.Module) -> dict[str, Tensor]:

@@ -20,8 +20,8 @@ from assay.plan.plan import Plan, Shard, resolve
 from assay.plugins.option_types import Item
 from assay.ranking.resampling import Floats
 from assay.run.shard import ShardTask, run_shard
-from assay.store import NOWHERE, ShardSummary
-from assay.store.pieces import CellPiece, Piece
+from assay.store import NOWHERE, ShardSummary, StoredCell, status_codes
+from assay.store.pieces import CellsPiece, Piece
 from assay.suite.spec import Spec, make_suite
 from assay.types import Batch, Dataset, Model
 
@@ -59,24 +59,22 @@ class Panel:
         self.accuracy = (summary.correct or 0) / summary.n
 
     def put(self, piece: Piece) -> None:
-        """Keep the scores of a cell; drop everything else."""
-        if not isinstance(piece, CellPiece):
-            return
-        about = piece.about
-        scores = piece.scores.filter(piece.scores["headline"])
-        place = (str(about["protocol"]), str(about["method"]))
-        self.statuses[place] = str(about["status"])
-        self.messages[place] = str(about["message"])
-        self.forwards += int(str(about["forwards"]))
-        values = scores["value"].to_numpy()
-        empty = [status == "degenerate" for status in scores["status"].to_pylist()]
-        self.degenerate[place] = sum(empty)
-        self.values[place] = np.asarray(values, dtype=np.float64)
-        curves = piece.curves
-        if place[0] == "sets" and len(curves):  # one row for every size
-            sizes = len(curves) // len(values)
-            table = curves["value"].to_numpy().reshape(-1, sizes)
-            for k in range(sizes):
+        """Keep the scores of cells; drop everything else."""
+        for cell in piece.cells if isinstance(piece, CellsPiece) else ():
+            self._keep(cell)
+
+    def _keep(self, cell: StoredCell) -> None:
+        place = (cell.protocol, cell.method)
+        self.statuses[place] = cell.status
+        self.messages[place] = cell.message
+        self.forwards += cell.forwards
+        size = len(cell.statuses)
+        unscored = np.full(size, np.nan)
+        self.degenerate[place] = int((cell.statuses == status_codes(["degenerate"])).sum())
+        self.values[place] = np.asarray(next(iter(cell.metrics.values()), unscored), np.float64)
+        if place[0] == "sets" and cell.curves:  # one row for every size
+            table = np.asarray(next(iter(cell.curves.values())), np.float64)
+            for k in range(table.shape[1]):
                 part = (f"sets of {k + 1}", place[1])
                 self.values[part], self.statuses[part] = table[:, k], self.statuses[place]
                 self.degenerate[part] = self.degenerate[place]
