@@ -15,6 +15,7 @@ from assay.run.budget import duration, fit, seconds_of
 from assay.run.suite_run import estimate, prepare
 from assay.store import NOWHERE
 from assay.suite.spec import make_suite, read_suite
+from stored_logs import logs, unchanged
 
 CALL, GRADIENT = 0.25, 0.5  # seconds
 
@@ -139,10 +140,10 @@ def test_the_same_call_goes_on_with_the_same_cut(tmp_path, monkeypatch):
     assert 25 <= limit < 90
     assert f"{limit} of 90 samples" in first.manifest["notes"]
     assert f"{limit} of 90 samples" in first.report().read_text()
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run" / "scores").iterdir()}
+    before = logs(tmp_path / "run")
     monkeypatch.setattr(budget, "timings", None)  # nothing is measured again
     again = assay.benchmark(net, (x, y), **call)
-    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "run" / "scores").iterdir()} == before
+    assert unchanged(before)
     assert again.manifest["notes"] == first.manifest["notes"]
 
 

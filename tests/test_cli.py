@@ -1,6 +1,7 @@
 """The command line, as a user types it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from assay.commands import list as list_command
 from assay.conformance.environments import say_small
 from assay.plugins import registry
 from assay.run import run
+from assay.store.cell_records import CELLS, cells_record, read_cells
 from assay.suite.spec import make_suite
+from stored_logs import logs, unchanged
 
 SUITE = {
     "datasets": ["toy_images"],
@@ -40,9 +43,9 @@ def test_run_report_and_run_again(call, suite, tmp_path):
     assert str(page) in output.replace("\n", "")
     assert yaml.safe_load((out / "spec.yaml").read_text())["limit"] == 12
     page.unlink()
-    before = {p: p.stat().st_mtime_ns for p in (out / "scores").iterdir()}
+    before = logs(out)
     assert call("run", str(suite), "--out", str(out))[0] == 0
-    assert {p: p.stat().st_mtime_ns for p in (out / "scores").iterdir()} == before
+    assert unchanged(before)
     other = tmp_path / "other.html"
     assert call("report", str(out), "-o", str(other))[0] == 0
     assert "saliency" in other.read_text()
@@ -329,10 +332,12 @@ def test_who_does_not_apply_is_named_and_nobody_else(call, tmp_path):
 
 def test_every_reason_is_told_where_parts_of_a_cell_have_different_ones(call, suite, tmp_path):
     results = run(make_suite(SUITE), tmp_path / "run", progress=False)
-    first, second = results.store.path("cells").glob(f"{_cell(results, 'random')}-*.json")
-    for file, why in ((first, "Too few."), (second, "Too dark.")):
-        told = {**json.loads(file.read_text()), "status": "n/a", "message": why}
-        file.write_text(json.dumps(told))
+    key = _cell(results, "random")
+    for shard, why in zip(results.entries.shards, ("Too few.", "Too dark."), strict=True):
+        log = results.store.log(shard.id)
+        cells = [cell for record in log.read().of_kind(CELLS) for cell in read_cells(record)]
+        (cell,) = (cell for cell in cells if cell.cell == key)
+        log.append(cells_record([replace(cell, status="n/a", message=why)]))
     found = assay.load(tmp_path / "run").not_applicable
     places = {(row["dataset"], row["model"], row["method"], row["protocol"]) for row in found}
     assert places == {("toy_images", "toy_net", "random", "single_deletion")}

@@ -23,6 +23,7 @@ from assay.types.tokens import Tokenize, Tokens
 from old_runs import filled, torch_net
 from small_texts import bag_of_words, make_texts
 from small_worlds import make_images, make_net
+from stored_logs import stored_cells
 
 SOURCE = '''"""A network and a method."""
 
@@ -447,15 +448,14 @@ def test_a_comment_in_ones_own_files_lets_a_run_go_on(
     )
     text += "def mine(model, batch): return batch.inputs\n"
 
-    def run(text: str) -> tuple[dict[Path, int], Any]:
+    def run(text: str) -> tuple[set[tuple[str, str]], Any]:
         (tmp_path / "own.py").write_text(text)
         results = assay.benchmark(
             load_object(f"{tmp_path}/own.py:Net")[0](), make_images(4), [f"{tmp_path}/own.py:mine"],
             ["single_deletion"], out=tmp_path / "run", progress=False,
         )  # fmt: skip
         assert results.manifest["identity"] == 2
-        pieces = (tmp_path / "run" / "scores").iterdir()
-        return {piece: piece.stat().st_mtime_ns for piece in pieces}, results
+        return stored_cells(tmp_path / "run"), results
 
     before, first = run(text)
     after, second = run(text.replace("def mine", "# a comment\ndef mine"))

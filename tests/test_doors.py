@@ -432,16 +432,16 @@ STORED: dict[str, tuple[Callable[[Here], object], str]] = {
     **{f"manifest {text} resumed": (
         lambda h, t=text: stored(h, "manifest.json", t, lambda f: run(out=f)), None)
        for text in ("{}", "[]")},
-    **{f"cells {text}": (lambda h, t=text: stored(h, "cells/*.json", t, opened), "cells|record")
+    **{f"log {text}": (lambda h, t=text: stored(h, "shards/*.log", t, opened), "shards.*damaged")
        for text in ("{}", "[]", "3")},
-    **{f"cells {text} resumed": (
-        lambda h, t=text: stored(h, "cells/*.json", t, lambda f: run(out=f)), None)
+    **{f"log {text} resumed": (
+        lambda h, t=text: stored(h, "shards/*.log", t, lambda f: run(out=f)), None)
        for text in ("{}", "[]", "{")},
     "spec garbage": (lambda h: stored(h, "spec.yaml", "\0{", opened), "spec.yaml"),
     "spec a list": (lambda h: stored(h, "spec.yaml", "[]", opened), "spec.yaml"),
     "folder for the suite": (lambda h: stored(h, "spec.yaml", None, opened), "spec.yaml"),
     "folder for the manifest": (lambda h: stored(h, "manifest.json", None, opened), "manifest"),
-    "folder for scores": (lambda h: stored(h, "scores/*.parquet", None, opened), "parquet"),
+    "folder for a log": (lambda h: stored(h, "shards/*.log", None, opened), "no scores"),
 }  # fmt: skip
 
 DOORS = {"suite": SUITES, "model": MODELS, "data": DATA, "method": METHODS, "setting": SETTINGS,

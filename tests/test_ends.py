@@ -32,6 +32,7 @@ from assay.run.started import StartedLog, Step
 from assay.store import Store
 from assay.suite.spec import Spec, make_suite
 from hostile import ONCE
+from stored_logs import stored_cells
 
 HERE = Path(__file__).parent
 HOSTILE = HERE / "hostile.py"
@@ -344,7 +345,7 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> None:
     planned, hits = 16, 0  # two shards of four methods under two protocols
 
     def stored() -> int:
-        return len(list(folder.glob("scores/*.parquet")))
+        return len(stored_cells(folder))
 
     def kill(pid: int) -> None:
         nonlocal hits

@@ -55,7 +55,7 @@ def test_another_tokenizer_is_another_key(home):
     maps = ["input_x_gradient"]
     first = assay.benchmark(model, (texts, labels), maps, [PLAIN], out="run", progress=False)
     second = assay.benchmark(other, (texts, labels), maps, [PLAIN], out="run", progress=False)
-    shards = [r.manifest["shards"][0]["cells"] for r in (first, second)]
+    shards = [r.entries.shards[0].cells for r in (first, second)]
     assert shards[0] != shards[1]
 
 

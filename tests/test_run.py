@@ -3,7 +3,6 @@
 import errno
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -23,8 +22,10 @@ from assay.errors import NotApplicable
 from assay.plan.plan import SHARDS
 from assay.run import run
 from assay.store import CURVES, SCORES, Store, file_name
+from assay.store.shard_log import ShardLog
 from assay.suite.spec import make_suite
 from small_worlds import make_images, make_net
+from stored_logs import logs, only_grown, stored_cells, unchanged
 
 TOY = Path(__file__).with_name("toy_run.py")
 QUIET = {"progress": False}
@@ -73,26 +74,24 @@ class TestEqualBitForBit:
     def test_after_a_kill_in_the_middle(self, whole, tmp_path):
         command = [sys.executable, str(TOY), str(tmp_path), "--slow"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        scores = tmp_path / "scores"
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and len(list(scores.glob("*.parquet"))) < 40:
+        while time.monotonic() < deadline and len(stored_cells(tmp_path)) < 40:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        finished = {p: p.stat().st_mtime_ns for p in scores.glob("*.parquet")}
+        finished, before = stored_cells(tmp_path), logs(tmp_path)
         planned = (len(SHARDS) + 1) * 6 * 6
         assert 40 <= len(finished) < planned
         toy(tmp_path, "--slow")
         for name in ("scores", "curves", "checks"):
             assert table(assay.load(tmp_path), name) == table(assay.load(whole), name)
-        unchanged = [p for p, t in finished.items() if p.stat().st_mtime_ns == t]
-        assert len(unchanged) == len(finished)
-        assert len(list(scores.glob("*.parquet"))) == planned
+        assert only_grown(before)
+        assert len(stored_cells(tmp_path)) == planned
 
     def test_running_again_computes_nothing(self, whole):
-        before = {p: p.stat().st_mtime_ns for p in whole.rglob("*.parquet")}
+        before = logs(whole)
         toy(whole, "--slow")
-        assert {p: p.stat().st_mtime_ns for p in whole.rglob("*.parquet")} == before
+        assert unchanged(before)
 
 
 class CountingNet:
@@ -397,20 +396,23 @@ class TestBadInput:
                 make_net(), make_images(4, seed=9), ["random"], ["deletion"], out=tmp_path, **QUIET
             )
 
-    @pytest.mark.parametrize("kind", ["scores", "curves", "responses", "attributions", "cells"])
+    @pytest.mark.parametrize("kind", ["shards", "answers", "attributions", "previews"])
     def test_a_truncated_file_is_computed_again(self, tmp_path, kind):
         arguments = (make_net(), make_images(4), METHODS, PROTOCOLS)
         before = assay.benchmark(*arguments, out=tmp_path, **QUIET)
         expected = table(before, "scores"), table(before, "curves")
         victims = [p for p in (tmp_path / kind).rglob("*") if p.is_file()]
         assert victims
+        sizes = {victim: victim.stat().st_size for victim in victims}
         for victim in victims:
             victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
-        if kind == "scores":
-            with pytest.raises(assay.PrerequisiteError, match=r"is incomplete.*again"):
+        if kind == "shards":
+            with pytest.raises(assay.PrerequisiteError, match=r"is damaged.*again"):
                 assay.load(tmp_path).scores  # noqa: B018
         after = assay.benchmark(*arguments, out=tmp_path, **QUIET)
         assert (table(after, "scores"), table(after, "curves")) == expected
+        if kind in ("attributions", "previews"):
+            assert {victim: victim.stat().st_size for victim in victims} == sizes
 
     def test_a_folder_that_cannot_be_written_is_named(self, tmp_path):
         (tmp_path / "file").write_text("")
@@ -426,24 +428,24 @@ class TestBadInput:
 
     def test_a_full_disk_loses_nothing(self, tmp_path, monkeypatch):
         arguments = (make_net(), make_images(4), METHODS, PROTOCOLS)
-        real, written = os.replace, []
+        real, written = ShardLog.append, []
 
-        def full(source, target):
-            written.append(target)
-            if len(written) > 30:
+        def full(log, record):
+            written.append(record)
+            if len(written) > 12:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return real(source, target)
+            return real(log, record)
 
-        monkeypatch.setattr(os, "replace", full)
+        monkeypatch.setattr(ShardLog, "append", full)
         with pytest.raises(assay.PrerequisiteError, match=r"No space left.*not computed again"):
             assay.benchmark(*arguments, out=tmp_path, **QUIET)
         monkeypatch.undo()
         assert not list(tmp_path.rglob("*.part"))
-        kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "scores").iterdir()}
-        assert kept
+        before = logs(tmp_path)
+        assert stored_cells(tmp_path)
         results = assay.benchmark(*arguments, out=tmp_path, **QUIET)
         assert not results.failures
-        assert all(p.stat().st_mtime_ns == t for p, t in kept.items())
+        assert only_grown(before)
 
     def test_workers_cannot_have_live_objects(self, tmp_path):
         with pytest.raises(assay.PrerequisiteError, match="objects of this process"):
@@ -561,7 +563,8 @@ class TestInterface:
     def test_store_reads_nothing_from_nothing(self, tmp_path):
         assert Store.read_json(tmp_path / "no.json") is None
         assert Store.read_table(tmp_path / "no.parquet", SCORES) is None
-        assert Store.read_arrays(tmp_path / "no.safetensors") is None
+        assert Store.read_checked(tmp_path / "no.safetensors", None) is None
+        assert not ShardLog(tmp_path / "no.log").read().records
 
 
 def test_labels_with_blanks_slashes_and_dots_stay_inside_the_folder(tmp_path, net, images):

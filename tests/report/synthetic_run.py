@@ -1,15 +1,25 @@
 """Synthetic runs, written with the real store."""
 
-from dataclasses import dataclass, field
+import io
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from PIL import Image
 
 from assay.results import Results
-from assay.store import CURVES, SCORES, Store
+from assay.store import (
+    Manifest,
+    Preview,
+    ShardEntry,
+    ShardSummary,
+    Store,
+    StoredCell,
+    file_name,
+    status_codes,
+)
+from assay.store.pieces import ArraysPiece, CellsPiece, FilePiece, SamplesPiece, SummaryPiece
 
 NASTY = '<b>&"x'
 FRACTIONS = np.linspace(0, 1, 11)
@@ -52,65 +62,69 @@ def write(folder: Path, plan: Plan) -> Results:
     shards, pieces = [], []
     for k, setting in enumerate(plan.settings):
         samples = [f"{setting.dataset}-{i:03d}" for i in range(setting.n)]
-        _previews(store, setting, samples)
         for seed in plan.seeds:
-            shard: dict[str, Any] = {
-                "id": f"shard{k}{seed}",
-                "dataset": setting.dataset,
-                "model": setting.model,
-                "checkpoint": "final",
-                "seed": seed,
-                "samples": samples,
-                "maps": {},
-                "cells": [],
-            }
+            shard = ShardEntry(
+                id=f"shard{k}{seed}",
+                dataset=setting.dataset,
+                model=setting.model,
+                checkpoint="final",
+                seed=seed,
+                samples=samples,
+                maps={method: f"map{k}{seed}{m}" for m, method in enumerate(plan.methods)},
+                cells=[
+                    f"c{k}x{seed}x{m}x{p}"
+                    for p in range(len(plan.protocols))
+                    for m in range(len(plan.methods))
+                ],
+            )
+            groups = [f"g{i % setting.groups}" for i in range(setting.n)]
+            SamplesPiece(shard.id, samples, groups).write(store)
+            summary = ShardSummary(dataset=setting.dataset, model=setting.model, n=setting.n)
+            previews = _previews(store, shard, setting) if seed == plan.seeds[0] else []
+            SummaryPiece(shard.id, replace(summary, previews=previews)).write(store)
             for m, method in enumerate(plan.methods):
-                key = f"map{k}{seed}{m}"
-                shard["maps"][method] = key
                 if plan.statuses.get((method, "*")) != "n/a":
-                    path = store.path("attributions", key, f"{shard['id']}.safetensors")
-                    store.write_arrays(path, {"maps": _maps(setting, plan, m, seed)}, {})
+                    place = ("attributions", shard.maps[method], f"{shard.id}.safetensors")
+                    maps = {"maps": _maps(setting, plan, m, seed)}
+                    ArraysPiece(shard.id, place, maps, {}).write(store)
                 for p, protocol in enumerate(plan.protocols):
-                    pieces.append((f"c{k}x{m}x{p}", shard, setting, method, protocol))
-            shard["cells"] = [
-                f"c{k}x{m}x{p}"
-                for p in range(len(plan.protocols))
-                for m in range(len(plan.methods))
-            ]
+                    pieces.append((f"c{k}x{seed}x{m}x{p}", shard, setting, method, protocol))
             shards.append(shard)
     kept = pieces[: len(pieces) - plan.skip]
     for cell, shard, setting, method, protocol in kept:
-        _piece(store, plan, cell, shard, setting, method, protocol)
-    store.write_json(store.path("manifest.json"), _manifest(plan, shards))
+        stored = _cell(plan, cell, shard, setting, method, protocol)
+        CellsPiece(shard.id, [stored]).write(store)
+    manifest = Manifest(shards=shards).to_json() | _manifest(plan)
+    store.write_json(store.path("manifest.json"), manifest | {"layout": 2})
     store.path("spec.yaml").write_text(
         "title: synthetic\ndatasets: [d]\nmodels: [m]\nmethods: [a]\nprotocols: [p]  # <script>\n"
     )
     return Results(folder)
 
 
-def _previews(store: Store, setting: Setting, samples: list[str]) -> None:
+def _previews(store: Store, shard: ShardEntry, setting: Setting) -> list[Preview]:
     if setting.modality != "image":
-        return
+        return []
     rng = np.random.default_rng(5)
     entries = []
-    for i, sample in enumerate(samples):
-        name = f"{setting.dataset}/{i}.jpg"
-        path = store.path("previews", name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+    for i, sample in enumerate(shard.samples):
+        name = f"{file_name(setting.dataset)}/{i}.jpg"
         noise = rng.integers(0, 255, (20, 20, 3), dtype=np.uint8)
-        Image.fromarray(noise).resize((224, 224), Image.Resampling.BICUBIC).save(path)
+        content = io.BytesIO()
+        Image.fromarray(noise).resize((224, 224), Image.Resampling.BICUBIC).save(content, "JPEG")
+        FilePiece(shard.id, ("previews", name), content.getvalue()).write(store)
         entries.append(
-            {
-                "sample": sample,
-                "label": i % 3,
-                "label_name": NASTY if i % 3 == 0 else f"class {i % 3}",
-                "predicted": 1,
-                "predicted_name": "class 1",
-                "probability": 0.25 + 0.5 * i / len(samples),
-                "image": name,
-            }
+            Preview(
+                sample=sample,
+                label=i % 3,
+                label_name=NASTY if i % 3 == 0 else f"class {i % 3}",
+                predicted=1,
+                predicted_name="class 1",
+                probability=0.25 + 0.5 * i / setting.n,
+                image=name,
+            )
         )
-    store.write_json(store.path("previews", f"{setting.dataset}.json"), entries)
+    return entries
 
 
 def _maps(setting: Setting, plan: Plan, method: int, seed: int) -> Any:
@@ -127,15 +141,9 @@ def _maps(setting: Setting, plan: Plan, method: int, seed: int) -> Any:
     return maps.astype(np.float32)
 
 
-def _piece(
-    store: Store,
-    plan: Plan,
-    cell: str,
-    shard: dict[str, Any],
-    setting: Setting,
-    method: str,
-    protocol: str,
-) -> None:
+def _cell(
+    plan: Plan, cell: str, shard: ShardEntry, setting: Setting, method: str, protocol: str
+) -> StoredCell:
     status = plan.statuses.get((method, protocol), plan.statuses.get((method, "*"), "ok"))
     if protocol in plan.knowing and setting.dataset in plan.unknown:
         status = "n/a"
@@ -144,7 +152,7 @@ def _piece(
     if protocol in plan.knowing:
         quality = plan.true.get(method, quality)
     index = list(plan.protocols).index(protocol)
-    rng = np.random.default_rng((index, shard["seed"], len(method)))
+    rng = np.random.default_rng((index, shard.seed, len(method)))
     common = np.random.default_rng(index).normal(scale=0.08, size=setting.n)
     value = quality + common + rng.normal(scale=0.05, size=setting.n)
     value = value if higher else 1 - value
@@ -156,65 +164,26 @@ def _piece(
     if status == "nan":  # single samples failed
         statuses = ["failed" if i % 5 == 0 else "ok" for i in range(setting.n)]
         value = np.where(np.arange(setting.n) % 5 == 0, np.nan, value)
-    rows = [
-        {
-            "cell": cell,
-            "dataset": setting.dataset,
-            "model": setting.model,
-            "checkpoint": "final",
-            "method": method,
-            "method_version": 1,
-            "method_options": "{}",
-            "protocol": protocol,
-            "protocol_version": 1,
-            "protocol_options": "{}",
-            "metric": "score",
-            "target": "label",
-            "sample": sample,
-            "group": f"g{i % setting.groups}",
-            "seed": shard["seed"],
-            "value": float(value[i]),
-            "higher_is_better": higher,
-            "status": statuses[i],
-            "headline": True,
-        }
-        for i, sample in enumerate(shard["samples"])
-    ]
-    piece = f"{cell}-{shard['id']}"
-    store.write_table(store.path("scores", f"{piece}.parquet"), pa.Table.from_pylist(rows, SCORES))
+    curves = {}
     if protocol in plan.curves and status not in ("n/a", "failed"):
-        which = plan.curves[protocol]
-        curves = [
-            {
-                "cell": cell,
-                "sample": sample,
-                "seed": shard["seed"],
-                "name": "probability",
-                "step": k,
-                "x": float(x),
-                "value": float((1 - x) ** (1 + 3 * quality + len(which) + 0.2 * (i % 4))),
-            }
-            for i, sample in enumerate(shard["samples"])
-            for k, x in enumerate(FRACTIONS)
-        ]
-        table = pa.Table.from_pylist(curves, CURVES)
-        store.write_table(store.path("curves", f"{piece}.parquet"), table)
-    about = {
-        "cell": cell,
-        "shard": shard["id"],
-        "dataset": setting.dataset,
-        "model": setting.model,
-        "method": method,
-        "protocol": protocol,
-        "status": "ok" if status in ("degenerate", "nan") else status,
-        "message": f"{NASTY} went wrong" if status in ("n/a", "failed") else "",
-        "seconds": 0.5,
-        "forwards": 100,
-    }
-    store.write_json(store.path("cells", f"{piece}.json"), about)
+        powers = 1 + 3 * quality + len(plan.curves[protocol]) + 0.2 * (np.arange(setting.n) % 4)
+        curves["probability"] = (1 - FRACTIONS[None]) ** powers[:, None]
+    return StoredCell(
+        cell,
+        method,
+        protocol,
+        "ok" if status in ("degenerate", "nan") else status,
+        f"{NASTY} went wrong" if status in ("n/a", "failed") else "",
+        seconds=0.5,
+        forwards=100,
+        metrics={"score": value},
+        statuses=status_codes(statuses),
+        x=FRACTIONS,
+        curves=curves,
+    )
 
 
-def _manifest(plan: Plan, shards: list[dict[str, Any]]) -> dict[str, Any]:
+def _manifest(plan: Plan) -> dict[str, Any]:
     methods = {
         label: {
             "name": label.split("[")[0],
@@ -280,7 +249,6 @@ def _manifest(plan: Plan, shards: list[dict[str, Any]]) -> dict[str, Any]:
         ],
         "methods": methods,
         "protocols": protocols,
-        "shards": shards,
     }
 
 

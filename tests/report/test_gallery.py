@@ -10,7 +10,7 @@ from PIL import Image
 
 from assay.report import gallery
 from assay.results import Results
-from assay.store import SettingKey
+from assay.store import RunFiles, SettingKey
 
 PHOTOS = SettingKey("photos", "net", "final")
 
@@ -97,7 +97,7 @@ def test_many_settings_share_the_page():
 def build(results: Results, setting: SettingKey) -> gallery.Gallery | None:
     """The gallery of a setting with the suite's methods and no scores."""
     entries = results.entries
-    return gallery.build(results.store, entries, setting, lambda _: {}, 5, list(entries.methods))
+    return gallery.build(results.files, setting, lambda _: {}, 5, list(entries.methods))
 
 
 def test_vectors_have_no_gallery(small: Results):
@@ -127,18 +127,18 @@ def test_a_map_that_is_gone_leaves_a_gap(small: Results):
     first = next(shard for shard in small.entries.shards if shard.dataset == "photos")
     missing = replace(first, id="elsewhere", samples=["photos-011"])  # its files do not exist
     manifest = replace(small.entries, shards=[first, missing])
-    found = gallery.build(small.store, manifest, PHOTOS, lambda _: {}, 3, ["edge"])
+    found = gallery.build(RunFiles(small.store, manifest), PHOTOS, lambda _: {}, 3, ["edge"])
     assert found is not None
     assert all(row.tiles[0].uri for row in found.rows)
     manifest = replace(small.entries, shards=[missing])
-    assert gallery.build(small.store, manifest, PHOTOS, lambda _: {}, 3, ["edge"]) is None
+    assert gallery.build(RunFiles(small.store, manifest), PHOTOS, lambda _: {}, 3, ["edge"]) is None
 
 
 def test_predictions_of_unknown_models_are_not_shown(small: Results):
     shards = small.entries.shards
     twin = replace(shards[0], id="twin", model="other net")
     manifest = replace(small.entries, shards=[*shards, twin])
-    found = gallery.build(small.store, manifest, PHOTOS, lambda _: {}, 3, ["edge"])
+    found = gallery.build(RunFiles(small.store, manifest), PHOTOS, lambda _: {}, 3, ["edge"])
     assert found is not None
     assert {(r.predicted, r.probability) for r in found.rows} == {("", None)}
     assert found.rows[0].label == '<b>&"x'

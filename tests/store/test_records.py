@@ -1,6 +1,7 @@
 """Records of a run: stored and read back, also those of other versions."""
 
 import json
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -20,13 +21,14 @@ from assay.store import (
     file_name,
     read_manifest,
 )
+from assay.store.shard_content import read_shard
 from small_worlds import make_images, make_net
 
 METHODS = ["saliency", {"integrated_gradients": {"steps": 2}}, "random"]
 MANIFEST_KEYS = [
-    "assay", "identity", "created", "finished", "seconds", "title", "notes", "target", "seeds",
-    "versions", "hardware", "models", "datasets", "clean", "forwards", "methods", "protocols",
-    "shards",
+    "assay", "layout", "identity", "created", "finished", "seconds", "title", "notes", "target",
+    "seeds", "versions", "hardware", "models", "datasets", "clean", "forwards", "methods", "protocols",
+    "shards", "keys",
 ]  # fmt: skip
 
 
@@ -37,13 +39,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return assay.benchmark(make_net(), make_images(4), METHODS, protocols, out=out, progress=False)
 
 
-def stored(path: Path) -> dict:
-    return json.loads(path.read_text())
-
-
 def test_a_manifest_is_written_as_it_was_read(results: Results):
-    text = results.store.path("manifest.json").read_text()
-    assert json.dumps(results.entries.to_json(), indent=1) == text
+    stored = json.loads(results.store.path("manifest.json").read_text())
+    assert re.fullmatch("[0-9a-f]{8}", stored.pop("checksum"))
+    assert json.loads(json.dumps(results.entries.to_json())) == stored
     assert list(results.manifest) == MANIFEST_KEYS
     assert read_manifest(results.store) == results.entries
 
@@ -58,9 +57,8 @@ def test_keys_that_were_optional_stay_so(results: Results):
 
 def test_a_shard_is_summed_up_as_it_was_read(results: Results):
     (shard,) = results.entries.shards
-    path = results.store.path("shards", f"{shard.id}.json")
-    summary = ShardSummary.from_json(stored(path))
-    assert json.dumps(summary.to_json(), indent=1) == path.read_text()
+    summary = read_shard(results.store, shard.id).summary
+    assert summary == ShardSummary.from_json(json.loads(json.dumps(summary.to_json())))
     assert summary.n == len(summary.previews) == 4
     assert summary.forwards + summary.explaining == results.entries.forwards
     image = summary.previews[0].to_json()
