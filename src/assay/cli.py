@@ -21,6 +21,7 @@ from assay.commands.report import report
 from assay.commands.run import run
 from assay.commands.terminal import FAILED, MISTAKE, console
 from assay.commands.trust import trust
+from assay.commands.verify import verify
 from assay.commands.zoo import zoo_app
 from assay.errors import AssayWarning, IncompleteRun, InputError, NotApplicable, PrerequisiteError
 
@@ -52,6 +53,7 @@ app.command()(explain)
 app.command()(finetune)
 app.command("list")(list_plugins)
 app.command()(report)
+app.command()(verify)
 app.command()(claims)
 app.command()(check)
 app.command()(trust)

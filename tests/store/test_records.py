@@ -27,8 +27,8 @@ from small_worlds import make_images, make_net
 METHODS = ["saliency", {"integrated_gradients": {"steps": 2}}, "random"]
 MANIFEST_KEYS = [
     "assay", "layout", "identity", "created", "finished", "seconds", "title", "notes", "target",
-    "seeds", "versions", "hardware", "models", "datasets", "clean", "forwards", "methods", "protocols",
-    "shards", "keys",
+    "seeds", "versions", "hardware", "models", "datasets", "clean", "forwards", "methods",
+    "protocols", "shards", "keys",
 ]  # fmt: skip
 
 

@@ -144,6 +144,14 @@ class Store:
         return stated is not None and stated[1] != _crc(f"{text}\n")
 
     @staticmethod
+    def has_checksum(path: Path) -> bool:
+        """Whether a JSON file was written with a checksum."""
+        try:
+            return CHECKSUM in json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, TypeError):
+            return False
+
+    @staticmethod
     def read_checked(path: Path, check: FileCheck | None) -> bytes | None:
         """The bytes of a file; None if it is missing or not as it was written."""
         try:
@@ -206,6 +214,23 @@ def unpacked_arrays(content: bytes) -> tuple[dict[str, Array], dict[str, str]] |
         return load(content), about
     except (SafetensorError, ValueError, KeyError, AttributeError):
         return None
+
+
+def array_checksum(content: bytes) -> tuple[str | None, str]:
+    """The checksum that a safetensors file states, if any, and that of its arrays.
+
+    Raises:
+        ValueError: It is no such file.
+    """
+    start = 8 + int.from_bytes(content[:8], "little")
+    described = json.loads(content[8:start])
+    stated = (described.pop("__metadata__", None) or {}).get(CHECKSUM)
+    crc = 0
+    for name, one in sorted(described.items()):
+        first, last = one["data_offsets"]
+        crc = zlib.crc32(f"{name} {one['dtype']} {one['shape']}".encode(), crc)
+        crc = zlib.crc32(memoryview(content)[start + first : start + last], crc)
+    return stated, f"{crc:08x}"
 
 
 def file_name(text: str) -> str:

@@ -1,19 +1,15 @@
 """Trained weights by what was trained: a value that is passed to whatever may train a network."""
 
-import json
 import os
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from assay.models.weights import load_weights
-
-CHECKSUM = "crc32"  # in the description of a file of weights
+from assay.store.files import CHECKSUM, array_checksum
 
 
 class TrainedWeights:
@@ -74,7 +70,8 @@ class TrainedWeights:
 
 def packed_weights(weights: Mapping[str, Tensor]) -> bytes:
     """The bytes of a safetensors file of these weights, with their checksum."""
-    content: bytes = save(dict(weights), {CHECKSUM: _crc(weights)})
+    _, checksum = array_checksum(save(dict(weights)))
+    content: bytes = save(dict(weights), {CHECKSUM: checksum})
     return content
 
 
@@ -85,19 +82,10 @@ def unpacked_weights(content: bytes) -> dict[str, Tensor] | None:
     """
     try:
         weights: dict[str, Tensor] = load(content)
-        size = int.from_bytes(content[:8], "little")
-        about = json.loads(content[8 : 8 + size]).get("__metadata__") or {}
-    except (SafetensorError, ValueError, KeyError, AttributeError):
+        stated, checksum = array_checksum(content)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return weights if about.get(CHECKSUM, _crc(weights)) == _crc(weights) else None
-
-
-def _crc(weights: Mapping[str, Tensor]) -> str:
-    crc = 0
-    for name, values in sorted(weights.items()):
-        crc = zlib.crc32(f"{name} {values.dtype} {tuple(values.shape)}".encode(), crc)
-        crc = zlib.crc32(values.contiguous().flatten().view(torch.uint8).numpy().data, crc)
-    return f"{crc:08x}"
+    return weights if stated in (None, checksum) else None
 
 
 def copy_weights(net: nn.Module) -> dict[str, Tensor]:
