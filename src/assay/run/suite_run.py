@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from assay.errors import CannotWrite, IncompleteRun, InputError, PrerequisiteError
+from assay.errors import CannotWrite, IncompleteRun, InputError, PrerequisiteError, warn
 from assay.models.prepare import choose_micro_batch
 from assay.plan.class_checks import check_classes
 from assay.plan.finished import Finished
@@ -139,7 +139,10 @@ def run_suite(
         seconds = time.monotonic() - started if unfinished or sets else None
         write_manifest(finished, settings, seconds, ended=True)
         _check_whole(finished)
-    return Results(store.folder, keep)
+    results = Results(store.folder, keep)
+    if store.damaged_text(store.path("report.html")):
+        results.report()
+    return results
 
 
 @contextlib.contextmanager
@@ -251,7 +254,7 @@ def prepare(
     whole_setting("micro_batch", micro_batch, MOST_ROWS)
     trained = TrainedWeights() if trained is None else trained
     trained.add(_read_trained(store))
-    stored = read_manifest(store)
+    stored = _earlier_manifest(store)
     earlier, identity = stored or Manifest(), _identity_of(stored, store)
     plan = resolve(spec, device, trained, identity)
     for protocol in plan.protocols:
@@ -265,10 +268,28 @@ def prepare(
         sizes[name] = (
             micro_batch
             or stored_size
+            or (stored is None and _used_micro_batch(plan, name, store))
             or choose_micro_batch(plan.batch(shard, shard.samples[:1]).inputs)
         )
     settings = Settings(str(store.folder), device, keep_maps, sizes, identity)
     return apply(plan, settings), settings
+
+
+def _used_micro_batch(plan: Plan, model: str, store: Store) -> int | None:
+    """The micro-batch of finished shards of a model, where the manifest is lost."""
+    finished = Finished(plan, store)
+    known = (finished.summary(shard) for shard in plan.shards if shard.model == model)
+    return next((summary.micro_batch for summary in known if summary is not None), None)
+
+
+def _earlier_manifest(store: Store) -> Manifest | None:
+    """The manifest of the run in a folder; None where there is none that says what was run."""
+    manifest, path = read_manifest(store), store.path("manifest.json")
+    if manifest is not None and manifest.created:
+        return manifest
+    if path.exists():
+        warn(f"`{path}` is damaged and is written anew. Finished cells are kept.")
+    return None
 
 
 def _read_trained(store: Store) -> dict[str, bytes]:
