@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.errors import InputError
 from assay.ranking.choosing import choose_on_other_half
@@ -142,7 +142,7 @@ def agreement(one: Mapping[str, PanelScore], other: Mapping[str, PanelScore]) ->
     if len(common) < 3:
         raise InputError(f"Expected at least 3 common methods to rank, got {len(common)}.")
     columns = ([of[m].mean for m in common] for of in (one, other))
-    return float(stats.spearmanr(*columns).statistic)
+    return float(scipy.stats.spearmanr(*columns).statistic)
 
 
 def over_units(name: str, values: Mapping[Unit, float], scale: Scale = "plain") -> Effect:
@@ -200,7 +200,7 @@ def seeds_note(values: Mapping[Unit, float], what: str = "") -> str:
 
 def detectable(sd: float, n: int) -> float:
     """The smallest mean of `n` units that a two-sided test at 5 % finds with power 80 %."""
-    quantiles = stats.t.isf(0.025, n - 1) + stats.t.isf(1 - POWER, n - 1)
+    quantiles = scipy.stats.t.isf(0.025, n - 1) + scipy.stats.t.isf(1 - POWER, n - 1)
     return float(quantiles * sd / math.sqrt(n))
 
 

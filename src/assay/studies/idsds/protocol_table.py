@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.studies.effect import Effect, Scale, replicates
 from assay.studies.idsds.contrasts import UnitScores, scores
@@ -69,7 +69,7 @@ def rank_agreement(found: Mapping[str, Column]) -> dict[tuple[str, str], tuple[f
             common = [m for m in found[one] if m in found[other] and m not in SAME]
             if len(common) > 2:
                 values = ([found[name][m].value for m in common] for name in (one, other))
-                pairs[one, other] = float(stats.spearmanr(*values).statistic), len(common)
+                pairs[one, other] = float(scipy.stats.spearmanr(*values).statistic), len(common)
     return pairs
 
 
