@@ -15,7 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import assay
-from assay.commands.listing import Listed, cost_of, rows_of
+from assay.commands.listing import Listed, cost_of, rows_from_code
 from assay.plugins import registry
 from assay.plugins.registry import Plugin
 from assay.ranking.replicates import FEWEST_REPLICATES
@@ -214,7 +214,7 @@ def _facts(plugin: Plugin, up: str) -> list[tuple[str, str]]:
 @functools.cache
 def _listed_methods() -> dict[str, Listed]:
     """The rows of `assay list methods`, by name."""
-    return {row["name"]: row for row in rows_of("methods")}
+    return {row["name"]: row for row in rows_from_code("methods")}
 
 
 def _options(plugin: Plugin, explained: dict[str, str], up: str) -> str:

@@ -443,10 +443,26 @@ def test_equal_methods_gain_nothing_from_being_many():
     assert abs(np.mean(found)) < 3 * np.std(found) / math.sqrt(300)
 
 
-def test_identical_methods_count_once():
-    names = contrasts.others_than(AGNOSTIC, ["Grad-CAM"])
-    assert "XGrad-CAM" not in names
-    assert len(names) == 17
+def test_a_method_counts_once_only_where_its_scores_are_those_of_another():
+    same, other = [0.25, 0.5], [0.5, 0.25]  # of equal mean
+    network = {"Grad-CAM": row("Grad-CAM", same), "IG": row("IG", same)}
+    copied = {**network, "XGrad-CAM": row("XGrad-CAM", same)}
+    distinct = {**network, "XGrad-CAM": row("XGrad-CAM", other)}
+    assert contrasts.copied_methods(copied) == {"XGrad-CAM"}  # IG is never a copy
+    for columns in ([distinct], [copied, distinct], [network]):
+        assert contrasts.copied_methods(*columns) == set()
+    others = contrasts.others_than(AGNOSTIC, ["Grad-CAM"])
+    assert "XGrad-CAM" in others
+    assert contrasts.distinct_others(copied, others, ["Grad-CAM"]) == [
+        m for m in others if m != "XGrad-CAM"
+    ]
+    assert contrasts.distinct_others(distinct, others, ["Grad-CAM"]) == others
+    # A copy neither leads nor follows its twin.
+    rows = {("n", 0): copied, ("n", 1): distinct}
+    assert contrasts.leads(rows, ["Grad-CAM"], ["XGrad-CAM"]) == {("n", 1): 0.0}
+
+
+def test_orders_agree_as_the_paper_says():
     one = {m: row(m, [v, v]) for m, v in numbers("IDSDS").items()}
     other = {m: row(m, [v, v]) for m, v in numbers("SDS").items()}
     assert contrasts.agreement(one, other) == pytest.approx(0.88, abs=0.03)  # the paper: .89

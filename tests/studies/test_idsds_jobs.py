@@ -451,7 +451,7 @@ def small_table(*networks, mean, masks=()):
     return ScoreTable(tuple(rows), facts, tuple(pairs), dict(masks))
 
 
-def test_a_network_of_the_new_table_replaces_all_of_it_in_the_old_one(tmp_path):
+def test_other_weights_replace_the_scores_facts_and_pairs_of_a_network(tmp_path):
     new = small_table("vgg11", mean=1.0, masks={"cell": [0.1]})
     extra = PanelScore("parts", "parts", 0, "", "single deletion", "IG", 0.5)
     old = small_table("resnet20", "vgg11", mean=0.0, masks={"cell": [0.2], "bright": [0.3]})
@@ -479,25 +479,58 @@ def test_a_network_of_the_new_table_replaces_all_of_it_in_the_old_one(tmp_path):
     assert table.older == ("parts", "resnet20")
 
 
-def test_what_is_compared_only_with_itself_stays_and_what_has_no_scores_replaces_nothing():
+def hashed(table, weights):
+    facts = {stem: {**of, "weights_hash": weights} for stem, of in table.networks.items()}
+    return replace(table, networks=facts)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same weights", "other weights"])
+def test_other_seeds_stay_if_the_weights_in_both_tables_are_the_same(same):
+    new = hashed(small_table("vgg11", mean=1.0), "a")
+    old = hashed(small_table("vgg11", mean=0.0), "a" if same else "b")
+    seed = PanelScore("nine", "vgg11", 2, "base", "single deletion", "IG", 0.5)
+    old_facts = {**old.networks, seed.stem: {"network": "vgg11", "accuracy": 0.5}}
+    table = merged(new, replace(old, rows=(*old.rows, seed), networks=old_facts))
+    kept = {seed.stem: 0.5} if same else {}
+    expected = {"vgg11-s0-base": 1.0, "vgg11-s1-tuned": 1.0, **kept}
+    assert {row.stem: row.mean for row in table.rows} == expected
+    assert {stem: of["accuracy"] for stem, of in table.networks.items()} == expected
+    assert table.older == (("vgg11 (nine)",) if same else ())
+
+
+def test_a_network_that_was_trained_again_but_not_scored_replaces_nothing():
     new = small_table("vgg11", mean=1.0)
-    facts = {"vgg16-s0-base": {"network": "vgg16", "accuracy": 1.0}}  # trained, not scored
-    new = replace(new, networks={**new.networks, **facts})
-    old = small_table("vgg11", "vgg16", mean=0.0)
-    alone = [
-        PanelScore(suite, "vgg11", 0, "base", "single deletion", "IG", 0.5)
-        for suite in ("seeds", "updated", "temperature")
-    ]
-    newer = PanelScore("temperature", "vgg11", 0, "base", "single deletion", "IG", 1.0)
-    table = merged(replace(new, rows=(*new.rows, newer)), replace(old, rows=(*old.rows, *alone)))
-    assert {(r.suite, r.network, r.mean) for r in table.rows} == {
-        ("nine", "vgg11", 1.0), ("nine", "vgg16", 0.0), ("updated", "vgg11", 0.5),
-        ("temperature", "vgg11", 1.0),
+    facts = {"vgg16-s0-base": {"network": "vgg16", "accuracy": 1.0}}
+    pair = {"kind": "tuned", "network": "vgg16", "other": "vgg16", "seed": 0, "apart": 1.0}
+    new = replace(new, networks={**new.networks, **facts}, pairs=(*new.pairs, pair))
+    table = merged(new, small_table("vgg16", mean=0.0))
+    assert {(row.network, row.mean) for row in table.rows} == {("vgg11", 1.0), ("vgg16", 0.0)}
+    assert {(of["network"], of["accuracy"]) for of in table.networks.values()} == {
+        ("vgg11", 1.0), ("vgg16", 0.0),
     }  # fmt: skip
-    assert {f["network"]: f["accuracy"] for f in table.networks.values()} == {
-        "vgg11": 1.0, "vgg16": 0.0,
-    }  # fmt: skip
-    assert table.older == ("vgg11 (updated)", "vgg16")
+    assert {(of["network"], of["apart"]) for of in table.pairs} == {("vgg11", 1.0), ("vgg16", 0.0)}
+    assert table.older == ("vgg16",)
+
+
+def test_what_was_measured_once_on_the_same_weights_stays():
+    new, old = (hashed(small_table("vgg11", mean=mean), "a") for mean in (1.0, 0.0))
+    old = replace(old, networks={s: {**of, "worst_patch": 0.25} for s, of in old.networks.items()})
+    facts = merged(new, old).networks["vgg11-s0-base"]
+    assert (facts["accuracy"], facts["worst_patch"]) == (1.0, 0.25)
+
+
+def test_pairs_of_the_same_weights_stay_once():
+    def table(mean, *kinds):
+        pairs = [
+            {"kind": kind, "network": "vgg11", "other": "vgg11", "seed": 0, "apart": mean}
+            for kind in kinds
+        ]
+        return replace(hashed(small_table("vgg11", mean=mean), "a"), pairs=tuple(pairs))
+
+    both = merged(table(1.0, "tuned"), table(0.0, "tuned", "placebo"))
+    assert [(pair["kind"], pair["apart"]) for pair in both.pairs] == [
+        ("tuned", 1.0), ("placebo", 0.0),
+    ]  # fmt: skip
 
 
 def test_scores_of_the_same_weights_on_as_many_images_stay():

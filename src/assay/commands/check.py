@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.answers.refutation import Evidence, RefutationResult, TruthComparison, refute
 from assay.commands.arguments import WorkersOption
 from assay.commands.terminal import FAILED, say
 from assay.errors import InputError, PrerequisiteError
@@ -60,6 +59,8 @@ def check(
     workers: WorkersOption = 1,
 ) -> None:
     """Test methods on networks whose true attribution is known. Wrong ones are refuted."""
+    from assay.answers.refutation import refute
+
     sides = _sizes(sizes)
     named = [name.strip() for word in methods or () for name in word.split(",") if name.strip()]
     if not as_json and pictures.exists() and not pictures.is_dir():

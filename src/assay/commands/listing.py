@@ -1,8 +1,15 @@
-"""The rows of `assay list`: plug-ins and suites, with what each needs and costs."""
+"""The rows of `assay list`: plug-ins and suites, with what each needs and costs.
+
+A packaged table holds the rows of everything built in, so that listing imports no plug-in and no
+torch. Only listing reads it: whatever runs a plug-in reads its code. `make listing` writes the
+table from the code, and a test compares the two.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from importlib import resources
 from typing import TYPE_CHECKING, Required, TypedDict
 
 from assay.errors import unknown
@@ -20,6 +27,7 @@ KINDS = {
     "units": "units",
 }
 SUITES = "suites"
+TABLE = "listing.json"  # the packaged table, in this folder
 
 
 class Listed(TypedDict, total=False):
@@ -72,12 +80,33 @@ def rows_of(what: str, names: Sequence[str] = ()) -> list[Listed]:
     Raises:
         InputError: There is no plug-in or suite of that name.
     """
-    rows = _suites() if what == SUITES else list(_plugins(KINDS[what]))
+    rows = packaged_rows()[what] if _all_packaged(what) else rows_from_code(what)
+    if not {row["name"] for row in rows}.issuperset(names):
+        rows = rows_from_code(what)  # where the two differ, the code is right
     by_name = {row["name"]: row for row in rows}
     for name in names:
         if name not in by_name:
             raise unknown(what.removesuffix("s"), name, by_name)
     return [by_name[name] for name in names] or rows
+
+
+def packaged_rows() -> dict[str, list[Listed]]:
+    """The packaged table: the rows of everything built in, by kind."""
+    text = (resources.files("assay") / "commands" / TABLE).read_text(encoding="utf-8")
+    table: dict[str, list[Listed]] = json.loads(text)
+    return table
+
+
+def rows_from_code(what: str) -> list[Listed]:
+    """The rows of a kind as its code describes itself."""
+    return _suites() if what == SUITES else list(_plugins(KINDS[what]))
+
+
+def _all_packaged(what: str) -> bool:
+    """Whether the table holds all of a kind: nothing registered here or by another package."""
+    from assay.plugins import registry
+
+    return what == SUITES or not registry.names(KINDS[what], builtin=False)
 
 
 def cost_of(row: Listed) -> tuple[str, str]:

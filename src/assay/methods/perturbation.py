@@ -103,6 +103,9 @@ def rise(
     bilinearly to one cell more than the image and shifted by part of a cell. `normalise` divides
     each position by its own share of masks instead of `keep`.
 
+    If the network is sure of another class under every mask, all probabilities may be 0 in single
+    precision. The map is then constant; a larger `keep` shows more of the image.
+
     Differs from the paper: the paper uses 4000 to 8000 masks of 7 x 7 cells, half of them kept;
     these are the settings of IDSDS. Every sample has its own masks.
     """

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -83,7 +82,7 @@ def moved_error(old: str) -> ImportError:
     )
 
 
-class MovedModules(MetaPathFinder):
+class MovedModules:
     """Asked after all other finders: nothing but an old path of this package gets here."""
 
     def find_spec(

@@ -377,9 +377,10 @@ def _at_address(kind: str, address: str, origin: Origin) -> Plugin:
     return plain
 
 
-def names(kind: str) -> list[str]:
-    """All names of a kind, sorted."""
-    load_builtin(kind)
+def names(kind: str, *, builtin: bool = True) -> list[str]:
+    """All names of a kind, sorted; with `builtin=False` those known without importing any."""
+    if builtin:
+        load_builtin(kind)
     return sorted({*_REGISTERED[kind], *registered(kind)})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.errors import InputError, unknown
 from assay.ranking.intervals import Interval, PairedDifferences
@@ -70,7 +70,7 @@ def over_samples_and_replicates(
 
     The squares of the arms are added, because samples and replicates are drawn independently.
     """
-    half = float(stats.t.ppf((1 + level) / 2, spread.freedom)) * spread.error
+    half = float(scipy.stats.t.ppf((1 + level) / 2, spread.freedom)) * spread.error
     mean = samples.mean
     low = mean - float(np.hypot(mean - samples.low, half))
     return Interval(mean, low, mean + float(np.hypot(samples.high - mean, half)), samples.n_groups)
@@ -94,7 +94,7 @@ def differences_of_architectures(
     weights = squares**2 / freedom
     shared = weights[:, None] + weights[None, :]
     welch = np.where(shared > 0, total**2 / np.where(shared > 0, shared, 1.0), 1.0)
-    half = stats.t.ppf(1 - (1 - level) / (2 * pairs), np.maximum(welch, 1.0)) * np.sqrt(total)
+    half = scipy.stats.t.ppf(1 - (1 - level) / (2 * pairs), np.maximum(welch, 1.0)) * np.sqrt(total)
     np.fill_diagonal(half, 0.0)
     low = samples.mean - np.hypot(samples.mean - samples.low, half)
     high = samples.mean + np.hypot(samples.high - samples.mean, half)

@@ -1,7 +1,7 @@
 """Correlations and areas, row by row, in NumPy."""
 
 import numpy as np
-from scipy.stats import rankdata
+import scipy
 
 from assay.store import Array
 
@@ -39,7 +39,9 @@ def spearman(attributed: Array, measured: Array, valid: Array | None = None) -> 
     """Row-wise Spearman correlation with average ranks for ties; otherwise as `pearson`."""
     if valid is not None:  # columns that are not valid rank last, behind every number
         attributed, measured = (np.where(valid, v, np.inf) for v in (attributed, measured))
-    return pearson(rankdata(attributed, axis=-1), rankdata(measured, axis=-1), valid)
+    return pearson(
+        scipy.stats.rankdata(attributed, axis=-1), scipy.stats.rankdata(measured, axis=-1), valid
+    )
 
 
 def area(values: Array, x: Array) -> Array:  # [B, K], [K] -> [B]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.ranking.model_rows import Association, ModelRow
 
@@ -44,9 +44,9 @@ def spearman_interval(
     n = len(pairs)
     if n < FEWEST_MODELS or any(len(set(column)) < 2 for column in zip(*pairs, strict=True)):
         return None
-    value = float(stats.spearmanr(*zip(*pairs, strict=True)).statistic)
+    value = float(scipy.stats.spearmanr(*zip(*pairs, strict=True)).statistic)
     most = 1 - 12 / (n * (n * n - 1))
     centre = min(max(value, -most), most)
-    arm = float(stats.norm.ppf((1 + level) / 2)) * math.sqrt((1 + centre**2 / 2) / (n - 3))
+    arm = float(scipy.stats.norm.ppf((1 + level) / 2)) * math.sqrt((1 + centre**2 / 2) / (n - 3))
     low, high = (math.tanh(math.atanh(centre) + sign * arm) for sign in (-1, 1))
     return Association(value, min(low, value), max(high, value), n, over)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from assay.ranking.resampling import (
     ROUNDING,
@@ -218,7 +218,7 @@ def set_interval(
         return Interval(value, np.nan, np.nan, n_groups)
     draws = _set_draws(statistic, index, n_groups, resamples, seed)[:, 0]
     error = float(draws.std()) * math.sqrt(n_groups / (n_groups - 1))
-    half = float(stats.t.ppf((1 + level) / 2, n_groups - 1)) * error
+    half = float(scipy.stats.t.ppf((1 + level) / 2, n_groups - 1)) * error
     return Interval(value, value - half, value + half, n_groups)
 
 
@@ -261,8 +261,8 @@ def set_differences(
         moving = error > 0
         largest = np.abs(deviations[:, moving] / error[moving]).max(axis=1, initial=0.0)
         # The same tail of Student's distribution: the error is itself estimated from few groups.
-        tail = min((1 - level) / 2, float(stats.norm.sf(np.quantile(largest, level))))
-        half = float(stats.t.isf(tail, n_groups - 1)) * error
+        tail = min((1 - level) / 2, float(scipy.stats.norm.sf(np.quantile(largest, level))))
+        half = float(scipy.stats.t.isf(tail, n_groups - 1)) * error
         low, high = mean - half, mean + half
     return PairedDifferences(
         _square(mean, -mean, len(values)),
@@ -298,7 +298,7 @@ def _unless_rounding(values: Floats, scale: Floats) -> Floats:
 
 def _tails(draws: Floats, level: float, n_groups: int) -> tuple[float, float]:
     tail = (1 - level) / 2
-    student = float(stats.t.ppf(1 - tail, n_groups - 1))
+    student = float(scipy.stats.t.ppf(1 - tail, n_groups - 1))
     valid = draws[~np.isnan(draws)]
     if len(valid) == 0:
         return -student, student
@@ -310,7 +310,7 @@ def _tails(draws: Floats, level: float, n_groups: int) -> tuple[float, float]:
 
 def _largest_t(deviations: Floats, sizes: Floats, level: float, resamples: int, seed: int) -> float:
     groups, pairs = deviations.shape
-    student = float(stats.t.ppf((1 + level) / 2, groups - 1))
+    student = float(scipy.stats.t.ppf((1 + level) / 2, groups - 1))
     if pairs == 0:
         return student
     largest = [

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.ranking.architectures import (
     ReplicateSpread,
@@ -329,7 +329,7 @@ def _mean_accuracy(right: Floats, n: int, level: float) -> Bounded:
 
 
 def _wilson(share: float, n: int, level: float) -> tuple[float, float]:
-    z = float(stats.norm.ppf((1 + level) / 2))
+    z = float(scipy.stats.norm.ppf((1 + level) / 2))
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     low, high = ((centre + sign * half) / (1 + z * z / n) for sign in (-1, 1))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from assay.ranking.intervals import PairedDifferences, Statistic
 from assay.ranking.replicates import replicate_draws
@@ -122,7 +122,7 @@ def positions(means: ArrayLike, *, higher_is_better: bool) -> Floats:
     here = ~np.isnan(scores).reshape(-1, scores.shape[-1]).any(axis=0)
     placed = np.full(scores.shape, np.nan)
     present = scores[..., here]
-    ranks = stats.rankdata(levels(-present if higher_is_better else present), axis=-1)
+    ranks = scipy.stats.rankdata(levels(-present if higher_is_better else present), axis=-1)
     stretch = (scores.shape[-1] - 1) / max(1, here.sum() - 1)
     placed[..., here] = 1 + (ranks - 1) * stretch if here.sum() > 1 else (scores.shape[-1] + 1) / 2
     return placed
@@ -166,7 +166,7 @@ def overall_order(
 
 
 def _places(mean_rank: Floats) -> NDArray[np.int64]:
-    places: NDArray[np.int64] = stats.rankdata(np.round(mean_rank, 9), method="min").astype(
+    places: NDArray[np.int64] = scipy.stats.rankdata(np.round(mean_rank, 9), method="min").astype(
         np.int64
     )
     return places

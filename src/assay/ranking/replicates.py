@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy import stats
+import scipy
 
 from assay.ranking.architectures import over_samples_and_replicates, spread_over_replicates
 from assay.ranking.intervals import Interval, PairedDifferences
@@ -123,7 +123,7 @@ def differences_over_replicates(
     if count >= 2:
         apart = means[:, :, None] - means[:, None, :]  # [R, m, m]
         error = apart.std(axis=0, ddof=1) / count**0.5
-        half = stats.t.isf((1 - level) / (2 * pairs), count - 1) * error
+        half = scipy.stats.t.isf((1 - level) / (2 * pairs), count - 1) * error
     np.fill_diagonal(half, 0.0)
     low = samples.mean - np.hypot(samples.mean - samples.low, half)
     high = samples.mean + np.hypot(samples.high - samples.mean, half)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.errors import InputError
 from assay.ranking.orders import FEWEST_GROUPS
@@ -232,7 +232,7 @@ def _distance(effect: Effect) -> float:
 
 
 def _quantile(alpha: float, n: int) -> float:
-    return float(stats.t.isf(alpha / 2, n - 1))
+    return float(scipy.stats.t.isf(alpha / 2, n - 1))
 
 
 def _where(effect: Effect) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.errors import InputError
 from assay.ranking.resampling import Floats, resample_counts
@@ -53,7 +53,7 @@ class Effect:
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
         """The interval of level 1 - alpha, by Student's distribution on the number's scale."""
-        quantile = float(stats.t.isf(alpha / 2, self.degrees))
+        quantile = float(scipy.stats.t.isf(alpha / 2, self.degrees))
         if self.scale == "share":
             return _wilson(self.value, self._trials, quantile)
         half = quantile * self.error
@@ -72,8 +72,8 @@ class Effect:
             error /= 1 - self.value**2
         if error == 0:
             return (0.0 if distance > 0 else 1.0), (0.0 if distance < 0 else 1.0)
-        above = stats.t.sf(distance / error, self.degrees)
-        below = stats.t.cdf(distance / error, self.degrees)
+        above = scipy.stats.t.sf(distance / error, self.degrees)
+        below = scipy.stats.t.cdf(distance / error, self.degrees)
         return min(1.0, 2 * float(above)), min(1.0, 2 * float(below))
 
     @property
@@ -121,7 +121,7 @@ class PositiveShare(Effect):
         m = len(self.ratios)
         if k > m:
             return 1.0
-        tests = np.sort(stats.t.sf(sign * np.array(self.ratios), self.degrees))
+        tests = np.sort(scipy.stats.t.sf(sign * np.array(self.ratios), self.degrees))
         ordered = np.maximum.accumulate(2 * (m - np.arange(m)) * tests)  # never falls with k
         return min(1.0, float(ordered[k - 1]))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.plugins.option_types import Options
 from assay.ranking.intervals import mean_interval
@@ -86,7 +86,7 @@ def color_table(reading: Reading, printed: PrintedRanks) -> Iterator[str]:
 def printed_correlations(ranks: PrintedRanks) -> list[float]:
     """The rank correlations of the paper's printed ranks with their F1 column."""
     matrix = np.array(list(ranks.values()))
-    return [float(stats.spearmanr(matrix[:, 0], matrix[:, i]).statistic) for i in (1, 2, 3)]
+    return [float(scipy.stats.spearmanr(matrix[:, 0], matrix[:, i]).statistic) for i in (1, 2, 3)]
 
 
 def trust_rows(folders: dict[str, Path], truth: str) -> list[PaperTrustRow]:

@@ -1,8 +1,8 @@
 """The ideal segments for LIME on designed images."""
 
 import numpy as np
+import scipy
 import torch
-from scipy import ndimage
 
 from assay.errors import NotApplicable
 from assay.types import Batch
@@ -20,8 +20,8 @@ def true_patches(batch: Batch) -> Features:
     labels = []
     for truth in batch.truth.cpu().numpy():
         side = max(2, round(LIKE_ONE * truth.shape[0] / 224))
-        filled = ndimage.binary_closing(np.pad(truth != 0, side), np.ones((side, side)))
-        labels.append(ndimage.label(filled[side:-side, side:-side])[0])
+        filled = scipy.ndimage.binary_closing(np.pad(truth != 0, side), np.ones((side, side)))
+        labels.append(scipy.ndimage.label(filled[side:-side, side:-side])[0])
     index = torch.from_numpy(np.stack(labels)).long().to(batch.inputs.device)
     numbers = index.flatten(1).amax(1) + 1
     count = int(numbers.max())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.errors import InputError
 from assay.studies.claim import NOT_TESTABLE, Claim, ClaimRow, open_row
@@ -74,7 +74,7 @@ def _between(claim: Claim, table: ScoreTable) -> ClaimRow:
     if len(names) < 3:
         few = f"Expected at least 3 architectures with several seeds, got {len(names)}."
         return open_row(claim, "between", f"{TOO_FEW} {few}")
-    span, rank = max(x) - min(x), float(stats.spearmanr(x, y).statistic)
+    span, rank = max(x) - min(x), float(scipy.stats.spearmanr(x, y).statistic)
     listed = ", ".join(f"{name} {right[name]:.3f}" for name in names)
     note = (
         f"Accuracy spans {span:.3f}, rank correlation {rank:.3f}. Accuracy: {listed}. "

@@ -15,14 +15,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.errors import InputError
 from assay.ranking.choosing import choose_on_other_half
 from assay.ranking.resampling import Floats
 from assay.studies.claim import Claim, ClaimRow, SettingKind, make_row, open_row
 from assay.studies.effect import Effect, PositiveShare, Scale, absent, replicates, share
-from assay.studies.idsds.paper_methods import SAME, SD
+from assay.studies.idsds.paper_methods import SD, TWINS
 from assay.studies.idsds.score_table import PanelScore, ScoreTable, block_matrix, read_scores
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ Unit = tuple[str, int]  # a network and its seed
 UnitScores = dict[Unit, dict[str, PanelScore]]  # by unit and method
 POWER = 0.8  # of the smallest detectable difference
 RESAMPLES = 2000
+EQUAL = 0.005  # scores of blocks that differ by less are equal: rounding moves a few ranks
 
 Test = Callable[[Claim, "Study"], list[ClaimRow]]
 FromTable = Callable[[Claim, ScoreTable], list[ClaimRow]]
@@ -123,26 +124,54 @@ def best(of: Mapping[str, PanelScore], labels: Iterable[str] | None = None) -> f
 
 
 def leads(rows: UnitScores, these: Sequence[str], others: Sequence[str]) -> dict[Unit, float]:
-    """The best of some methods minus the best of others, on every network that has both kinds."""
+    """The best of some methods minus the best of others, on every network that has both kinds.
+
+    A method that is identical to one of the first kind on a network is not among its others.
+    """
+    rivals = {unit: distinct_others(of, others, these) for unit, of in rows.items()}
     return {
-        unit: best(of, these) - best(of, others)
+        unit: best(of, these) - best(of, rivals[unit])
         for unit, of in rows.items()
-        if any(m in of for m in these) and any(m in of for m in others)
+        if any(m in of for m in these) and any(m in of for m in rivals[unit])
     }
 
 
 def others_than(of: Iterable[str], these: Sequence[str]) -> list[str]:
-    """All other methods, identical ones once."""
-    return [m for m in of if m not in these and SAME.get(m) not in these]
+    """All other methods."""
+    return [m for m in of if m not in these]
+
+
+def distinct_others(
+    of: Mapping[str, PanelScore], labels: Iterable[str], these: Sequence[str]
+) -> list[str]:
+    """Those of some methods that are on this network not identical to one of `these`."""
+    copies = copied_methods(of)
+    return [m for m in labels if m not in these and not (m in copies and TWINS[m] in these)]
+
+
+def copied_methods(*columns: Mapping[str, PanelScore]) -> set[str]:
+    """The methods whose scores are those of another method in every column that has both."""
+    copies = set()
+    for method, twin in TWINS.items():
+        both = [(of[method], of[twin]) for of in columns if method in of and twin in of]
+        if both and all(_equal_scores(*pair) for pair in both):
+            copies.add(method)
+    return copies
+
+
+def _equal_scores(one: PanelScore, other: PanelScore) -> bool:
+    table = block_matrix([one, other])
+    return bool(np.allclose(table[0], table[1], rtol=0, atol=EQUAL, equal_nan=True))
 
 
 def agreement(one: Mapping[str, PanelScore], other: Mapping[str, PanelScore]) -> float:
     """The rank correlation of two columns of scores over common methods, identical ones once."""
-    common = [m for m in one if m in other and m not in SAME]
+    copies = copied_methods(one, other)
+    common = [m for m in one if m in other and m not in copies]
     if len(common) < 3:
         raise InputError(f"Expected at least 3 common methods to rank, got {len(common)}.")
     columns = ([of[m].mean for m in common] for of in (one, other))
-    return float(stats.spearmanr(*columns).statistic)
+    return float(scipy.stats.spearmanr(*columns).statistic)
 
 
 def over_units(name: str, values: Mapping[Unit, float], scale: Scale = "plain") -> Effect:
@@ -200,7 +229,7 @@ def seeds_note(values: Mapping[Unit, float], what: str = "") -> str:
 
 def detectable(sd: float, n: int) -> float:
     """The smallest mean of `n` units that a two-sided test at 5 % finds with power 80 %."""
-    quantiles = stats.t.isf(0.025, n - 1) + stats.t.isf(1 - POWER, n - 1)
+    quantiles = scipy.stats.t.isf(0.025, n - 1) + scipy.stats.t.isf(1 - POWER, n - 1)
     return float(quantiles * sd / math.sqrt(n))
 
 
@@ -237,13 +266,15 @@ def contrast_table(
 ) -> tuple[list[str], Floats]:
     """Block by block, first minus second of each pair: methods and `[methods, pairs, blocks]`.
 
-    Only methods that every pair has are kept, identical ones once.
+    Only methods that every pair has are kept; one is left out where it is identical to another on
+    every network.
     """
     pairs = list(pairs)
     if not pairs:
         raise InputError("Expected pairs of networks to compare, got none.")
     common = set.intersection(*(set(one) & set(other) for one, other in pairs))
-    methods = [m for m in pairs[0][0] if m in common and m not in SAME]
+    copies = copied_methods(*(of for pair in pairs for of in pair))
+    methods = [m for m in pairs[0][0] if m in common and m not in copies]
     for m in methods:
         sizes = {of[m].n for pair in pairs for of in pair}
         if len(sizes) > 1:

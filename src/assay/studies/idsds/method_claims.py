@@ -15,6 +15,7 @@ from assay.studies.idsds.contrasts import (
     UnitScores,
     best,
     differences,
+    distinct_others,
     from_table,
     judged_row,
     leads,
@@ -87,7 +88,7 @@ def cams_do_well(claim: Claim, table: ScoreTable) -> list[ClaimRow]:
 
 
 def _median(of: Mapping[str, PanelScore]) -> float:
-    return float(np.median([of[m].mean for m in others_than(of, ["Grad-CAM"])]))
+    return float(np.median([of[m].mean for m in distinct_others(of, of, ["Grad-CAM"])]))
 
 
 @from_table

@@ -57,12 +57,10 @@ def description(
     pixels: dict[str, int] = {}
     networks = []
     for stem, scored in sorted(table.networks.items()):
-        kept = scored["network"] in table.older
-        sources = (older, trained) if kept else (trained, older)
         facts = next(
             (
                 source[stem]
-                for source in sources
+                for source in (trained, older)
                 if stem in source and source[stem]["weights_hash"] == scored.get("weights_hash")
             ),
             None,

@@ -35,7 +35,7 @@ ALL = (*AGNOSTIC, *ATTENTION, *INTRINSIC)  # 23
 NINE = (
     "IxG", "IxG abs", "IxG-SG", "IG", "IG abs", "IG-U", "IG-U abs", "Saliency", "Grad-CAM",
 )  # fmt: skip
-SAME = {"XGrad-CAM": "Grad-CAM"}  # identical on networks that end in a mean and one linear layer
+TWINS = {"XGrad-CAM": "Grad-CAM"}  # identical on networks that end in a mean and one linear layer
 
 
 def paper_methods(

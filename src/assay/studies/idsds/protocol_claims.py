@@ -16,6 +16,7 @@ from assay.studies.idsds.contrasts import (
     UnitScores,
     agreement,
     changes,
+    copied_methods,
     differences,
     from_table,
     judged_row,
@@ -34,7 +35,6 @@ from assay.studies.idsds.paper_methods import (
     FIXED,
     PAIRS,
     PARTS,
-    SAME,
     UPDATED,
 )
 from assay.studies.idsds.score_table import PanelScore, ScoreTable, block_matrix
@@ -201,4 +201,5 @@ def orders_agree_but_not_at_the_top(claim: Claim, table: ScoreTable) -> list[Cla
 
 def top(of: dict[str, PanelScore]) -> str:
     """The best method, identical ones once."""
-    return max((m for m in of if m not in SAME), key=lambda m: of[m].mean)
+    copies = copied_methods(of)
+    return max((m for m in of if m not in copies), key=lambda m: of[m].mean)

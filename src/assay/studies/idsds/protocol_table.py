@@ -11,15 +11,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.studies.effect import Effect, Scale, replicates
 from assay.studies.idsds.contrasts import UnitScores, scores
-from assay.studies.idsds.paper_methods import AGNOSTIC, CONVOLUTIONAL, FIXED, PARTS, SAME, UPDATED
+from assay.studies.idsds.paper_methods import AGNOSTIC, CONVOLUTIONAL, FIXED, PARTS, TWINS, UPDATED
 from assay.studies.idsds.score_table import PanelScore, ScoreTable
 
 PROTOCOLS = ("IDSDS", "SDS", "IDS, fixed", "IDS, updated", "part deletion")
 Column = dict[str, Effect]  # by method
+ROUNDING = 5e-4  # of a mean score
 
 
 def columns(table: ScoreTable, networks: Sequence[str] = CONVOLUTIONAL) -> dict[str, Column]:
@@ -66,11 +67,23 @@ def rank_agreement(found: Mapping[str, Column]) -> dict[tuple[str, str], tuple[f
     pairs = {}
     for i, one in enumerate(found):
         for other in list(found)[i + 1 :]:
-            common = [m for m in found[one] if m in found[other] and m not in SAME]
+            copies = _copies(found[one]) & _copies(found[other])
+            common = [m for m in found[one] if m in found[other] and m not in copies]
             if len(common) > 2:
                 values = ([found[name][m].value for m in common] for name in (one, other))
-                pairs[one, other] = float(stats.spearmanr(*values).statistic), len(common)
+                pairs[one, other] = float(scipy.stats.spearmanr(*values).statistic), len(common)
     return pairs
+
+
+def _copies(column: Column) -> set[str]:
+    """The methods that score as their twins do, to the rounding of a score."""
+    return {
+        method
+        for method, twin in TWINS.items()
+        if method in column
+        and twin in column
+        and abs(column[method].value - column[twin].value) < ROUNDING
+    }
 
 
 def markdown(table: ScoreTable, networks: Sequence[str] = CONVOLUTIONAL) -> Iterator[str]:

@@ -22,7 +22,6 @@ from assay.store import StoredObject
 from assay.studies.idsds.paper_methods import VGG
 
 NAME = "idsds_scores.parquet"
-ALONE = ("temperature", "updated", "all")  # suites that are compared with no other
 SCHEMA = pa.schema(
     [
         ("suite", pa.string()),
@@ -168,48 +167,76 @@ def _parsed(path: Path, changed: int) -> ScoreTable:
 
 
 def merged(table: ScoreTable, older: ScoreTable) -> ScoreTable:
-    """A table completed by an older one, of networks that it has not scored, by name.
+    """A table completed by an older one.
 
-    Of a network that the newer table has scored, no fact and no pair with another network stays:
-    its weights are others. Of its scores these stay, where the newer table lacks them: those of
-    `ALONE`, which are compared only among themselves, and those of weights with the same hash, on
-    as many images.
+    An older score stays where the newer table lacks that suite of that network. If any weights of
+    an architecture have changed, and the newer table has scores of it, only older scores of equal
+    weights stay: two seeds, or a network before and after tuning, must come from one training.
+    Weights that changed but have no scores replace nothing. Of a suite that the newer table has on
+    another number of images, no older score stays: the two could not be compared.
     """
-    scored = {row.network for row in table.rows}
-    new = scored | (table.names - older.names)
-    there = {(row.suite, row.network) for row in table.rows}
-    there_of_stem = {(row.suite, row.stem) for row in table.rows}
-    images = {(row.suite, row.n) for row in table.rows}
     same = _same_weights(table, older)
-    kept = [
+    both = set(table.networks) & set(older.networks)
+    changed = {str(table.networks[stem]["network"]) for stem in both - same}
+    scored = {row.network for row in table.rows}
+    replaced, unscored = changed & scored, changed - scored
+    rows = _kept_rows(table, older, replaced, same)
+    labels = {f"{r.network} ({r.suite})" if r.network in scored else r.network for r in rows}
+    facts = {
+        stem: of
+        for stem, of in older.networks.items()
+        if of["network"] not in replaced or stem in same
+    }
+    for stem, of in table.networks.items():
+        if of["network"] not in unscored or stem not in facts:
+            facts[stem] = {**facts.get(stem, {}), **of} if stem in same else of
+    return ScoreTable(
+        (*table.rows, *rows),
+        facts,
+        _merged_pairs(table, older, replaced, unscored),
+        {**older.masks, **table.masks},
+        tuple(sorted(labels)),
+    )
+
+
+def _kept_rows(
+    table: ScoreTable, older: ScoreTable, replaced: set[str], same: set[str]
+) -> list[PanelScore]:
+    """The older scores that complete the newer table."""
+    there = {(row.suite, row.stem) for row in table.rows}
+    images: dict[str, set[int]] = {}
+    for row in table.rows:
+        images.setdefault(row.suite, set()).add(row.n)
+    return [
         row
         for row in older.rows
-        if row.network not in new
-        or (row.suite in ALONE and (row.suite, row.network) not in there)
-        or (
-            row.stem in same
-            and (row.suite, row.stem) not in there_of_stem
-            and (row.suite, row.n) in images
-        )
+        if (row.network not in replaced or row.stem in same)
+        and (row.suite, row.stem) not in there
+        and row.n in images.get(row.suite, {row.n})
     ]
-    return ScoreTable(
-        (*table.rows, *kept),
-        {
-            **{stem: f for stem, f in older.networks.items() if f["network"] not in new},
-            **{stem: f for stem, f in table.networks.items() if f["network"] in new},
-        },
-        (
-            *(p for p in table.pairs if {str(p["network"]), _other(p)} <= new),
-            *(p for p in older.pairs if not new & {str(p["network"]), _other(p)}),
-        ),
-        {**older.masks, **table.masks},
-        tuple(
-            sorted(
-                {name for name in older.names if name not in new}
-                | {f"{row.network} ({row.suite})" for row in kept if row.network in new}
-            )
-        ),
-    )
+
+
+def _merged_pairs(
+    table: ScoreTable, older: ScoreTable, replaced: set[str], unscored: set[str]
+) -> tuple[Mapping[str, object], ...]:
+    """The pairs of both tables, each once; which networks count is as for their other facts."""
+    newer = [pair for pair in table.pairs if not unscored & _networks_of(pair)]
+    known = {_place(pair) for pair in newer}
+    kept = [
+        pair
+        for pair in older.pairs
+        if _place(pair) not in known and not replaced & _networks_of(pair)
+    ]
+    return (*newer, *kept)
+
+
+def _networks_of(pair: Mapping[str, object]) -> set[str]:
+    return {str(pair["network"]), _other(pair)}
+
+
+def _place(pair: Mapping[str, object]) -> tuple[object, ...]:
+    """What tells one pair from another."""
+    return pair["kind"], pair["network"], _other(pair), pair["seed"]
 
 
 def _same_weights(table: ScoreTable, older: ScoreTable) -> set[str]:

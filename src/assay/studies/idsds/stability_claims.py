@@ -15,6 +15,7 @@ from assay.studies.idsds.contrasts import (
     UnitScores,
     agreement,
     by_architecture,
+    copied_methods,
     from_table,
     judged_row,
     over_units,
@@ -22,8 +23,7 @@ from assay.studies.idsds.contrasts import (
     seeds_note,
 )
 from assay.studies.idsds.method_claims import noted, tuned
-from assay.studies.idsds.paper_methods import SAME
-from assay.studies.idsds.score_table import ScoreTable
+from assay.studies.idsds.score_table import PanelScore, ScoreTable
 
 
 def fact(table: ScoreTable, arm: str, name: str) -> dict[Unit, float]:
@@ -121,18 +121,17 @@ def _agreements(one: UnitScores, other: UnitScores) -> dict[Unit, float]:
 
 def _level(rows: UnitScores) -> dict[Unit, float]:
     """The mean score over methods, identical ones once."""
-    return {
-        unit: float(np.mean([row.mean for m, row in of.items() if m not in SAME]))
-        for unit, of in rows.items()
-    }
+    return {unit: float(np.mean(_means(of))) for unit, of in rows.items()}
 
 
 def _spread(rows: UnitScores) -> dict[Unit, float]:
     """The standard deviation between methods."""
-    return {
-        unit: float(np.std([row.mean for m, row in of.items() if m not in SAME], ddof=1))
-        for unit, of in rows.items()
-    }
+    return {unit: float(np.std(_means(of), ddof=1)) for unit, of in rows.items()}
+
+
+def _means(of: Mapping[str, PanelScore]) -> list[float]:
+    copies = copied_methods(of)
+    return [row.mean for method, row in of.items() if method not in copies]
 
 
 def common(one: UnitScores, other: UnitScores) -> UnitScores:

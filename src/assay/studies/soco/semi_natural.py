@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from assay.api import benchmark
 from assay.plan.plan import build_one
@@ -52,7 +52,7 @@ def ranked(scores: dict[str, Floats]) -> tuple[dict[str, Floats], str]:
 def alike(scores: dict[str, Floats], one: str, other: str) -> Floats:
     """The rank correlation of the methods `[networks]`, from scores `[networks, methods]`."""
     pairs = zip(scores[one], scores[other], strict=True)
-    return np.array([stats.spearmanr(a, b).statistic for a, b in pairs])
+    return np.array([scipy.stats.spearmanr(a, b).statistic for a, b in pairs])
 
 
 def by_road(study: Study) -> dict[str, Floats]:
