@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.plugins.identity import describe
-from assay.ranking.blocks import Block, MethodScores, read_blocks
+from assay.ranking.block_reading import read_blocks
+from assay.ranking.blocks import Block, MethodScores
 from assay.store import (
     CellRecord,
     CleanAccuracy,

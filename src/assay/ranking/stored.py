@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assay.errors import InputError, warn
 from assay.ranking.reductions import Reduction
@@ -52,7 +53,7 @@ class Recording:
                 draws.update(zip(keys, numbers, strict=True))
             return np.array([draws[key] for key in keys])
 
-        return replace(reduced, values=values, varied={})
+        return replace(reduced, values=values, varied={}, of_groups=None)
 
     def write(self, store: Store) -> None:
         """Store all that was evaluated, one file for each method under each protocol."""
@@ -73,9 +74,13 @@ def read_stored(store: Store, protocol: str, curves: SetCurves) -> Outcome:
             f"reduction is evaluated at the end. Run the suite again to finish the run."
         )
         return Outcome((), {}, lambda samples, weights: np.full(len(weights), np.nan))
-    rows = table.to_pylist()
-    own = {(row["seed"], row["sample"]): row["value"] for row in rows if row["draw"] is None}
-    draws = {row["draw"]: row["value"] for row in rows if row["draw"] is not None}
+    of_samples = table.filter(table["draw"].is_null())
+    own = {}
+    for seed in of_samples["seed"].unique().to_pylist():
+        mine = of_samples.filter(pc.equal(of_samples["seed"], seed))
+        own[seed] = mine["sample"].to_pylist(), mine["value"].to_numpy()
+    of_draws = table.filter(table["draw"].is_valid())
+    draws = dict(zip(of_draws["draw"].to_pylist(), of_draws["value"].to_pylist(), strict=True))
 
     def values(samples: Sequence[str], weights: Floats) -> Floats:
         keys = _draw_keys(samples, weights)
@@ -109,8 +114,9 @@ def _path(store: Store, key: str) -> Path:
 
 
 def _part_rows(outcome: Outcome) -> Iterator[dict[str, object]]:
-    for (seed, sample), part in outcome.own.items():
-        yield {"seed": seed, "sample": sample, "draw": None, "value": part}
+    for seed, (samples, parts) in outcome.own.items():
+        for sample, part in zip(samples, parts.tolist(), strict=True):
+            yield {"seed": seed, "sample": sample, "draw": None, "value": part}
 
 
 def _draw_rows(draws: Draws) -> Iterator[dict[str, object]]:
@@ -131,11 +137,11 @@ def _draw_keys(samples: Sequence[str], weights: Floats) -> list[int]:
 
 def _check_same_x(protocol: str, curves: SetCurves) -> None:
     """Curves are averaged point by point, so all must be taken at the same points."""
-    x = curves.x
-    for by_sample in curves.seeds.values():
-        for sample, named in by_sample.items():
-            if not np.array_equal(named["x"], x):
-                raise InputError(
-                    f"Expected protocol `{protocol}` to take the curves of all samples at the same "
-                    f"`x`, because its reduction judges them together; sample `{sample}` differs."
-                )
+    for one in curves.seeds.values():
+        other = np.flatnonzero((one.x != curves.x).any(axis=1))
+        if len(other):
+            raise InputError(
+                f"Expected protocol `{protocol}` to take the curves of all samples at the same "
+                f"`x`, because its reduction judges them together; sample "
+                f"`{one.samples[int(other[0])]}` differs."
+            )
