@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Unpack
 import pyarrow as pa
 
 from assay.errors import InputError, PrerequisiteError, unknown, warn
-from assay.plugins.addresses import is_address
 from assay.store import (
     CHECKS,
     CURVES,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from assay.ranking.model_rows import ModelComparisons
     from assay.ranking.resampling import BootstrapOptions
     from assay.ranking.rows import PublicRow
-    from assay.ranking.sets import Key, Outcome, SetCurves
+    from assay.ranking.sets import Key, Outcome
     from assay.ranking.stored import Recording
     from assay.ranking.trust import TrustRow
     from assay.store.run_arrays import RunArrays
@@ -96,25 +95,10 @@ class Results:
     @functools.cached_property
     def outcomes(self) -> "dict[Key, Outcome]":
         """The numbers of the protocols that judge whole sets: see `assay.ranking.sets`."""
+        from assay.ranking.stored import read_outcomes
+
         names = {label: entry.reduce for label, entry in self.entries.protocols.items()}
-        sets = [label for label, name in names.items() if name != "mean"]
-        if not sets:
-            return {}
-        from assay.ranking.sets import read_curves
-
-        curves = read_curves(self.arrays, sets)
-        return {key: self._outcome(key[3], names[key[3]], c) for key, c in curves.items()}
-
-    def _outcome(self, protocol: str, name: str, curves: "SetCurves") -> "Outcome":
-        """The numbers of one method under one protocol: computed here, or read from the store."""
-        from assay.ranking.reductions import named_reduction
-        from assay.ranking.stored import read_stored
-
-        if not is_address(name):
-            return curves.reduced(named_reduction(name).with_options(curves.options))
-        if self._recording is not None:
-            return self._recording.outcome(protocol, curves)
-        return read_stored(self.store, protocol, curves)
+        return read_outcomes(self.arrays, names, self.store, self._recording)
 
     @property
     def _of_models(self) -> list[str]:
@@ -237,15 +221,8 @@ class Results:
         """
         from assay.ranking.against import against
 
-        rows = against(
-            self.arrays,
-            control,
-            self.outcomes,
-            self._ranges,
-            self.entries.replicates,
-            self._of_models,
-            **options,
-        )
+        known = (self.outcomes, self._ranges, self.entries.replicates, self._of_models)
+        rows = against(self.arrays, control, *known, **options)
         return [row.as_dict() for row in rows]
 
     def trust(

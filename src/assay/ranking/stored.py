@@ -19,10 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.errors import InputError, warn
-from assay.ranking.reductions import Reduction
+from assay.plugins.addresses import is_address
+from assay.ranking.reductions import Reduction, named_reduction
 from assay.ranking.resampling import Floats
-from assay.ranking.sets import Outcome, SetCurves
+from assay.ranking.sets import Key, Outcome, SetCurves, read_curves
 from assay.store import REDUCED, Store
+from assay.store.run_arrays import RunArrays
 
 Draws = dict[int, float]  # the number of a weighted set, by what identifies its samples and weights
 
@@ -60,6 +62,31 @@ class Recording:
         for key, (outcome, draws) in self._draws.items():
             rows = [*_part_rows(outcome), *_draw_rows(draws)]
             store.write_table(_path(store, key), pa.Table.from_pylist(rows, REDUCED))
+
+
+def read_outcomes(
+    arrays: RunArrays, reductions: Mapping[str, str], store: Store, recording: Recording | None
+) -> dict[Key, Outcome]:
+    """The numbers of the protocols that judge whole sets: computed here, or read from the store.
+
+    Args:
+        arrays: The scores and curves of a run.
+        reductions: The name of the reduction of each protocol, or its address.
+        store: The run's folder.
+        recording: What evaluates users' own reductions; without it the stored numbers are read.
+    """
+    sets = {label: name for label, name in reductions.items() if name != "mean"}
+    outcomes = {}
+    for key, curves in (read_curves(arrays, sets) if sets else {}).items():
+        protocol = key[3]
+        if not is_address(sets[protocol]):
+            reduction = named_reduction(sets[protocol]).with_options(curves.options)
+            outcomes[key] = curves.reduced(reduction)
+        elif recording is not None:
+            outcomes[key] = recording.outcome(protocol, curves)
+        else:
+            outcomes[key] = read_stored(store, protocol, curves)
+    return outcomes
 
 
 def read_stored(store: Store, protocol: str, curves: SetCurves) -> Outcome:
