@@ -31,7 +31,7 @@ ALLOWED = {
     "store": "errors paths",
     "ranking": "errors plugins suite store",
     "report": "errors store ranking",
-    "results": "errors plugins suite store ranking report",
+    "results": "errors suite store ranking report",
     "types": "errors plugins",
     "data": "errors paths plugins types",
     "models": "errors paths plugins types",
@@ -39,7 +39,7 @@ ALLOWED = {
     "removal": "errors plugins types units",
     "engine": "errors store types models units removal",
     "methods": "errors paths plugins suite types models units removal engine",
-    "training": "errors progress plugins types data models units removal methods",
+    "training": "errors progress plugins store types data models units removal methods",
     "environments": "errors plugins suite types data models training",
     "protocols": "errors plugins store ranking types units removal engine",
     "plan": "errors processes plugins suite store ranking types data models units removal engine "

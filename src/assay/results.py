@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from assay.errors import InputError, PrerequisiteError, unknown, warn
-from assay.plugins.addresses import is_address
 from assay.store import (
     CHECKS,
     CURVES,
@@ -24,6 +22,7 @@ from assay.store import (
     query,
     require_run,
 )
+from assay.store.log_arrays import LogArrays
 from assay.store.run_tables import check_tables, curve_tables, score_tables
 from assay.suite.spec import Spec, read_suite
 
@@ -33,9 +32,10 @@ if TYPE_CHECKING:
     from assay.ranking.model_rows import ModelComparisons
     from assay.ranking.resampling import BootstrapOptions
     from assay.ranking.rows import PublicRow
-    from assay.ranking.sets import Key, Outcome, SetCurves
+    from assay.ranking.sets import Key, Outcome
     from assay.ranking.stored import Recording
     from assay.ranking.trust import TrustRow
+    from assay.store.run_arrays import RunArrays
 
 
 class Results:
@@ -57,6 +57,7 @@ class Results:
         self.manifest: StoredObject = Store.read_json(self.store.path("manifest.json")) or {}
         self._keep = keep
         self._recording = recording
+        self._leaderboards: dict[str, Leaderboard] = {}  # by their options
 
     @functools.cached_property
     def entries(self) -> Manifest:
@@ -76,48 +77,37 @@ class Results:
     @functools.cached_property
     def scores(self) -> pa.Table:
         """One row per sample and metric of every cell."""
-        return self._scores_and_outcomes[0]
+        if not self.outcomes:
+            return self._scores_of_shards
+        from assay.ranking.sets import with_values
 
-    @property
-    def outcomes(self) -> "dict[Key, Outcome]":
-        """The numbers of the protocols that judge whole sets: see `assay.ranking.sets`."""
-        return self._scores_and_outcomes[1]
+        return with_values(self._scores_of_shards, self.outcomes)
 
     @functools.cached_property
-    def _scores_and_outcomes(self) -> "tuple[pa.Table, dict[Key, Outcome]]":
+    def _scores_of_shards(self) -> pa.Table:
+        """The scores as they are stored: without parts of numbers of whole sets."""
         tables = list(score_tables(self.files))
         if not tables:
             raise PrerequisiteError(f"The run in `{self.folder}` has no scores yet; run it again.")
-        scores = pa.concat_tables(tables)
+        return pa.concat_tables(tables)
+
+    @functools.cached_property
+    def arrays(self) -> "RunArrays":
+        """The scores, as they are stored, and curves as arrays, which ranking and the page read."""
+        return LogArrays(self.files)
+
+    @functools.cached_property
+    def outcomes(self) -> "dict[Key, Outcome]":
+        """The numbers of the protocols that judge whole sets: see `assay.ranking.sets`."""
+        from assay.ranking.stored import read_outcomes
+
         names = {label: entry.reduce for label, entry in self.entries.protocols.items()}
-        sets = [label for label, name in names.items() if name != "mean"]
-        if not sets:
-            return scores, {}
-        from assay.ranking.sets import read_curves, with_values
-
-        curves = read_curves(scores, self.curves, sets)
-        outcomes = {key: self._outcome(key[3], names[key[3]], c) for key, c in curves.items()}
-        return with_values(scores, outcomes), outcomes
-
-    def _outcome(self, protocol: str, name: str, curves: "SetCurves") -> "Outcome":
-        """The numbers of one method under one protocol: computed here, or read from the store."""
-        from assay.ranking.reductions import named_reduction
-        from assay.ranking.stored import read_stored
-
-        if not is_address(name):
-            return curves.reduced(named_reduction(name).with_options(curves.options))
-        if self._recording is not None:
-            return self._recording.outcome(protocol, curves)
-        return read_stored(self.store, protocol, curves)
+        return read_outcomes(self.arrays, names, self.store, self._recording)
 
     @property
-    def _scores_of_maps(self) -> pa.Table:
-        """The scores, without those of protocols that describe the model, whatever the map."""
-        of_models = [label for label, p in self.entries.protocols.items() if p.judges == "model"]
-        if not of_models:
-            return self.scores
-        chosen = pc.is_in(self.scores["protocol"], value_set=pa.array(of_models, pa.string()))
-        return self.scores.filter(pc.invert(chosen))
+    def _of_models(self) -> list[str]:
+        """The labels of the protocols that describe the model, whatever the map."""
+        return [label for label, p in self.entries.protocols.items() if p.judges == "model"]
 
     @property
     def _ranges(self) -> dict[str, Limits]:
@@ -197,15 +187,21 @@ class Results:
         from assay.ranking.leaderboard import leaderboard
 
         entries = self.entries
-        return leaderboard(
-            self._scores_of_maps,
-            controls=entries.controls,
-            outcomes=self.outcomes,
-            ranges=self._ranges if ranges is None else ranges,
-            replicates=entries.replicates,
-            apart=entries.truth_protocols if apart is None else apart,
-            **options,
-        )
+        ranges = self._ranges if ranges is None else ranges
+        apart = entries.truth_protocols if apart is None else apart
+        asked = repr((sorted(ranges.items()), sorted(apart), sorted(options.items())))
+        if asked not in self._leaderboards:
+            self._leaderboards[asked] = leaderboard(
+                self.arrays,
+                controls=entries.controls,
+                outcomes=self.outcomes,
+                ranges=ranges,
+                replicates=entries.replicates,
+                apart=apart,
+                without=self._of_models,
+                **options,
+            )
+        return self._leaderboards[asked]
 
     def against(self, control: str, **options: "Unpack[BootstrapOptions]") -> "list[PublicRow]":
         """Every method minus one control, paired by sample, with intervals; positive is better.
@@ -216,8 +212,8 @@ class Results:
         """
         from assay.ranking.against import against
 
-        judged, replicates = self._scores_of_maps, self.entries.replicates
-        rows = against(judged, control, self.outcomes, self._ranges, replicates, **options)
+        known = (self.outcomes, self._ranges, self.entries.replicates, self._of_models)
+        rows = against(self.arrays, control, *known, **options)
         return [row.as_dict() for row in rows]
 
     def trust(
@@ -261,12 +257,13 @@ class Results:
         if truth is not None and truth not in truths:
             raise unknown("protocol that knows the truth", truth, truths)
         return trust(
-            self._scores_of_maps,
+            self.arrays,
             truth or truths,
             [label for label in entries.protocols if label not in truths],
             controls=list(entries.controls),
             outcomes=self.outcomes,
             replicates=entries.replicates,
+            without=self._of_models,
             **options,
         )
 

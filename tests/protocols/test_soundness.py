@@ -11,8 +11,8 @@ import assay
 from assay.conformance.worlds import linear_images
 from assay.data.memory import as_dataset
 from assay.ranking import leaderboard
-from assay.ranking.intervals import set_differences, set_interval
 from assay.ranking.reduce_soundness import at_level, soundness, soundness_curve, soundness_each
+from assay.ranking.set_intervals import set_differences, set_interval
 from assay.results import load
 from assay.run import run
 from assay.suite.spec import make_suite

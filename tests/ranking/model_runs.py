@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from assay.plugins.properties import Properties
+from assay.ranking.table_arrays import TableArrays
 from assay.store import (
     CleanAccuracy,
     DatasetEntry,
@@ -44,6 +45,10 @@ class Run:
             for line in rows(method, values, model=model)
         ]
         self.scores = arrow([*lines, *extra])
+
+    @property
+    def arrays(self):
+        return TableArrays(self.scores)
 
 
 def noise(n=40, mean=0.0, seed=0):

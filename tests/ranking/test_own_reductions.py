@@ -17,9 +17,9 @@ from assay.data.memory import as_dataset
 from assay.plugins import registry
 from assay.protocols.soundness import soundness as soundness_protocol
 from assay.ranking import leaderboard, reductions, resampling
-from assay.ranking.intervals import set_interval
 from assay.ranking.reduce_soundness import soundness
 from assay.ranking.reductions import Reduction
+from assay.ranking.set_intervals import set_interval
 from assay.report.page import render
 from assay.run import run as run_suite
 from assay.store import ShardLog, Store

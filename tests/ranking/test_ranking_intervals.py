@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from assay.ranking import mean_interval, paired_differences
+from assay.ranking.deviations import standard_error, studentised
 from assay.ranking.intervals import mean_intervals
-from assay.ranking.resampling import group_sums, resample_counts, standard_error, studentised
+from assay.ranking.resampling import group_sums, resample_counts
 
 
 def ends(values: np.ndarray, groups: np.ndarray | None = None, **options: float) -> np.ndarray:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from assay.ranking import against, leaderboard, resolved
-from assay.ranking.blocks import Block, MethodScores, read_blocks
+from assay.ranking.block_reading import read_blocks
+from assay.ranking.blocks import Block, MethodScores
 from assay.ranking.orders import ProtocolScores, overall_order
 from assay.ranking.replicates import replicate_draws, replicate_means, too_few
 from assay.ranking.trust import trust
@@ -51,14 +52,11 @@ def block_of(values: Floats, *, replicated: bool = True) -> Block:
     """A block of methods `m0`, `m1`, ... with these scores [R, n, m]."""
     names = [f"s{i}" for i in range(values.shape[1])]
 
-    def by_sample(scores: Floats) -> dict[str, float]:
-        return dict(zip(names, scores.tolist(), strict=True))
-
     methods = [
         MethodScores(
             f"m{j}", "{}", "ok", names, values[:, :, j].mean(0), 0, 0,
             replicates={
-                (0, f"retraining_{r}"): by_sample(values[r, :, j]) for r in range(len(values))
+                (0, f"retraining_{r}"): values[r, :, j] for r in range(len(values))
             } if replicated else {},
         )
         for j in range(values.shape[2])
@@ -128,7 +126,7 @@ def test_pairs_find_what_retrainings_share() -> None:
     values = retrained(generator, means=(0.0, 0.1), spread=0.002, shared=0.2)
     block = block_of(values)
     assert resolved(block.differences(block.methods, OPTIONS), higher_is_better=True)[1, 0]
-    assert block.interval(block.methods[0], OPTIONS).high > 0.1  # alone it is not known so well
+    assert block.intervals(OPTIONS)["m0"].high > 0.1  # alone it is not known so well
 
 
 @pytest.mark.parametrize("spread", [0.0, SPREAD])
@@ -136,7 +134,7 @@ def test_an_interval_of_one_method_covers_its_mean(spread: float) -> None:
     generator, hits, trials = np.random.default_rng(4), 0, 200
     for _ in range(trials):
         block = block_of(retrained(generator, means=(0.0,), spread=spread))
-        interval = block.interval(block.methods[0], OPTIONS)
+        interval = block.intervals(OPTIONS)["m0"]
         hits += interval.low <= 0 <= interval.high
     assert hits / trials >= stats.binom.ppf(0.005, trials, 1 - NOMINAL) / trials
 
@@ -150,7 +148,7 @@ def test_two_methods_alone_are_students_test_where_samples_agree() -> None:
     test = stats.ttest_rel(each[:, 0], each[:, 1]).confidence_interval(0.95)
     for low, high in (
         (lambda d: (d.low[0, 1], d.high[0, 1]))(block.differences(block.methods, OPTIONS)),
-        (lambda i: (i.low, i.high))(block.difference(*block.methods, OPTIONS)),
+        (lambda i: (i.low, i.high))(block.gaps([tuple(block.methods)], OPTIONS)[0]),
     ):
         assert (low, high) == pytest.approx((test.low, test.high))
 
@@ -229,10 +227,10 @@ def test_methods_without_information_are_not_ranked_alone() -> None:
 
 
 def test_samples_that_a_replicate_lacks_count_for_none() -> None:
-    a = {(0, "x"): {"s": 1.0, "t": 3.0}, (0, "y"): {"s": 5.0}}
-    b = {(0, "y"): {"s": 2.0, "t": 9.0}, (0, "x"): {"s": 4.0, "t": 9.0}}
-    assert replicate_means([a, b], ["s", "t"]).tolist() == [[1.0, 4.0], [5.0, 2.0]]
-    assert replicate_means([a], ["t"]).shape == (0, 1)
+    a = {(0, "x"): np.array([1.0, 3.0]), (0, "y"): np.array([5.0, np.nan])}
+    b = {(0, "y"): np.array([2.0, 9.0]), (0, "x"): np.array([4.0, 9.0])}
+    assert replicate_means([a, b], np.arange(2)).tolist() == [[1.0, 4.0], [5.0, 2.0]]
+    assert replicate_means([a], np.array([1])).shape == (0, 1)
 
 
 # --- draws for overall orders ---------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 from synthetic_run import NASTY, Plan, Setting, small_plan, write
 
 import assay
+from assay.ranking.table_arrays import TableArrays
 from assay.report.charts import shown
 from assay.report.page import render
 from assay.results import Results
@@ -291,7 +292,8 @@ def test_two_checkpoints_have_two_sections(tmp_path: Path):
     table = results.scores
     column = pa.array(["early"] * table.num_rows)
     twin = table.set_column(table.schema.get_field_index("checkpoint"), "checkpoint", column)
-    results.__dict__["scores"] = pa.concat_tables([table, twin])
+    results.__dict__["arrays"] = TableArrays(pa.concat_tables([table, twin]), results.curves)
+    results._leaderboards.clear()
     page = render(results)
     assert "photos · net (final)" in page
     assert "photos · net (early)" in page

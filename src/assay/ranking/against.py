@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
 import pyarrow as pa
 
 from assay.errors import unknown
-from assay.ranking.blocks import Block, MethodScores, read_blocks, shared_rows
+from assay.ranking.block_reading import read_blocks
+from assay.ranking.blocks import Block, MethodScores, shared_rows
+from assay.ranking.intervals import Interval
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.resampling import BootstrapOptions
 from assay.ranking.rows import PublicRow
 from assay.ranking.sets import Key, Outcome
 from assay.store import Limits
+from assay.store.run_arrays import RunArrays
 
 
 @dataclass(frozen=True)
@@ -54,21 +57,23 @@ class ControlComparison:
 
 
 def against(
-    scores: pa.Table,
+    scores: pa.Table | RunArrays,
     control: str,
     outcomes: Mapping[Key, Outcome] | None = None,
     ranges: Mapping[str, Limits] | None = None,
     replicates: Mapping[str, Sequence[str]] | None = None,
+    without: Collection[str] = (),
     **options: Unpack[BootstrapOptions],
 ) -> list[ControlComparison]:
     """Compare every method with a control under every protocol.
 
     Args:
-        scores: The `scores` of a run.
+        scores: The scores of a run, as arrays or as a table.
         control: Label of the method that the others are compared with.
         outcomes: The curves of the protocols that score whole sets.
         ranges: The lowest and highest score of a protocol, by its label.
         replicates: The metrics that hold one replicate each, by the label of the protocol.
+        without: Labels of protocols that are left out.
         **options: Keywords of `mean_interval`: level, resamples, seed.
 
     Returns:
@@ -77,16 +82,15 @@ def against(
     Raises:
         InputError: No method of the run has this label.
     """
-    labels = set(scores["method"].to_pylist())
+    blocks = read_blocks(scores, outcomes, ranges, replicates, without)
+    labels = {scores.method for block in blocks for scores in block.methods}
     if control not in labels:
         raise unknown("method of this run", control, labels)
-    return [
-        _compare(block, method, reference, options)
-        for block in read_blocks(scores, outcomes, ranges, replicates)
-        for reference in _named(block.methods, control)
-        for method in block.methods
-        if method.method != control and len(method)
-    ]
+    rows = []
+    for block in blocks:
+        for reference in _named(block.methods, control):
+            rows += _compare(block, reference, options)
+    return rows
 
 
 def _named(methods: Sequence[MethodScores], name: str) -> list[MethodScores]:
@@ -94,10 +98,17 @@ def _named(methods: Sequence[MethodScores], name: str) -> list[MethodScores]:
 
 
 def _compare(
-    block: Block, scores: MethodScores, control: MethodScores, options: BootstrapOptions
+    block: Block, control: MethodScores, options: BootstrapOptions
+) -> list[ControlComparison]:
+    others = [scores for scores in block.methods if scores is not control and len(scores)]
+    higher = block.higher_is_better
+    gaps = block.gaps([(s, control) if higher else (control, s) for s in others], options)
+    return [_row(block, s, control, gap) for s, gap in zip(others, gaps, strict=True)]
+
+
+def _row(
+    block: Block, scores: MethodScores, control: MethodScores, interval: Interval
 ) -> ControlComparison:
-    better, worse = (scores, control) if block.higher_is_better else (control, scores)
-    interval = block.difference(better, worse, options)
     certain = interval.n_groups >= FEWEST_GROUPS and not math.isnan(interval.low)
     verdict = "above" if interval.low > 0 else "below" if interval.high < 0 else "unclear"
     return ControlComparison(

@@ -1,36 +1,42 @@
-"""Read a scores table into blocks: one protocol on one model, all methods side by side."""
+"""Blocks of scores: one protocol on one model, all methods side by side."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from assay.ranking.intervals import (
     Interval,
     PairedDifferences,
-    Statistic,
-    mean_interval,
+    mean_interval_each,
     paired_differences,
-    set_differences,
-    set_interval,
 )
-from assay.ranking.pivot import Pivoted, PivotedMethod, pivot
 from assay.ranking.replicates import (
-    FEWEST_REPLICATES,
     Replicates,
     differences_over_replicates,
     interval_over_replicates,
-    read_replicates,
     replicate_means,
 )
-from assay.ranking.resampling import BootstrapOptions, Floats, level_of
-from assay.ranking.sets import Key, Outcome
+from assay.ranking.resampling import (
+    BootstrapOptions,
+    Floats,
+    check_bootstrap,
+    grouped_rows,
+    level_of,
+)
+from assay.ranking.set_intervals import (
+    SetDraws,
+    differences_of_draws,
+    draw_scores,
+    interval_of_draws,
+)
+from assay.ranking.set_scores import SetScores
+from assay.ranking.sets import Outcome
 from assay.store import Limits, SettingKey
 
 UNBOUNDED: Limits = (-math.inf, math.inf)
@@ -94,6 +100,7 @@ class Block:
     sample_groups: Sequence[str]
     methods: Sequence[MethodScores]
     range: Limits = UNBOUNDED  # of one score, and so of means and of scores of sets
+    group_numbers: Places | None = None  # of each sample, in order of the labels, where known
 
     @property
     def setting(self) -> SettingKey:
@@ -113,6 +120,8 @@ class Block:
     @functools.cached_property
     def _group_numbers(self) -> Places:
         """The number of each sample's group, in order of their labels."""
+        if self.group_numbers is not None:
+            return self.group_numbers
         return np.unique(np.asarray(self.sample_groups), return_inverse=True)[1]
 
     @functools.cached_property
@@ -151,39 +160,97 @@ class Block:
         """Give the means of `methods` in each replicate [R, m]; None where nothing is repeated."""
         if not any(scores.replicates for scores in self.methods):
             return None
-        return replicate_means([scores.replicates for scores in methods], self.names(rows))
+        return replicate_means([scores.replicates for scores in methods], rows)
 
-    def interval(self, scores: MethodScores, options: BootstrapOptions) -> Interval:
-        """Give the score of one method on all the samples it has."""
-        rows = scores.rows
-        groups = self._group_numbers[rows]
-        if scores.outcome is None:
-            interval = mean_interval(scores.column[rows], groups, **options)
-            means = self.replicate_means([scores], rows)
-            if means is not None and len(means) > 1:  # of one, the interval is over samples only
-                interval = interval_over_replicates(interval, means[:, 0], level_of(options))
-            return interval.within(*self.range)
-        statistic = self.statistic([scores], rows)
-        return set_interval(statistic, groups, **options).within(*self.range)
+    def intervals(self, options: BootstrapOptions) -> dict[str, Interval]:
+        """Give the score of each method on all the samples it has, by label."""
+        alike: dict[bytes, list[MethodScores]] = {}  # by their samples
+        for scores in self.methods:
+            if len(scores):
+                alike.setdefault(scores.rows.tobytes(), []).append(scores)
+        intervals: dict[str, Interval] = {}
+        for several in alike.values():
+            for scores, interval in zip(several, self._of_same_rows(several, options), strict=True):
+                intervals[scores.method] = interval.within(*self.range)
+        return intervals
 
-    def difference(
-        self, scores: MethodScores, other: MethodScores, options: BootstrapOptions
-    ) -> Interval:
-        """Give one method's score minus another's, on the samples of both."""
-        rows = shared_rows([scores, other])
+    def _of_same_rows(
+        self, several: Sequence[MethodScores], options: BootstrapOptions
+    ) -> list[Interval]:
+        """Give the scores of methods that have the same samples."""
+        rows = several[0].rows
         groups = self._group_numbers[rows]
-        if not self.judges_sets:
-            paired = scores.column[rows] - other.column[rows]
-            interval = mean_interval(paired, groups, **options)
-            means = self.replicate_means([scores, other], rows)
+        means = [scores for scores in several if scores.outcome is None]
+        by_method: dict[str, Interval] = {}
+        if means:
+            made = mean_interval_each(self.matrix(means, rows), groups, **options)
+            by_method = {s.method: one for s, one in zip(means, made, strict=True)}
+        for scores in means:
+            repeated = self.replicate_means([scores], rows)
+            if repeated is not None and len(repeated) > 1:  # of one: over samples only
+                interval, own = by_method[scores.method], repeated[:, 0]
+                by_method[scores.method] = interval_over_replicates(
+                    interval, own, level_of(options)
+                )
+        judged = [scores for scores in several if scores.outcome is not None]
+        if judged:
+            values = self.statistic(judged, rows)(np.ones((1, len(rows))))[0]
+            drawn = self._draws(judged, rows, options)
+            groups_here = _count_groups(groups)
+            for scores, value, column in zip(judged, values, drawn.values.T, strict=True):
+                mine = replace(drawn, values=column[:, None])
+                by_method[scores.method] = interval_of_draws(
+                    float(value), mine, groups_here, level_of(options)
+                )
+        return [by_method[scores.method] for scores in several]
+
+    def gaps(
+        self,
+        pairs: Sequence[tuple[MethodScores, MethodScores]],
+        options: BootstrapOptions,
+    ) -> list[Interval]:
+        """Give the score of the first method of each pair minus that of the second."""
+        rows = [shared_rows(pair) for pair in pairs]
+        alike: dict[bytes, list[int]] = {}  # by the samples of both
+        for place, mine in enumerate(rows):
+            alike.setdefault(mine.tobytes(), []).append(place)
+        gaps: dict[int, Interval] = {}
+        for places in alike.values():
+            some = [pairs[place] for place in places]
+            gaps |= zip(places, self._gaps_on(some, rows[places[0]], options), strict=True)
+        return [gaps[i].within(-self._width, self._width) for i in range(len(pairs))]
+
+    def _gaps_on(
+        self,
+        pairs: Sequence[tuple[MethodScores, MethodScores]],
+        rows: Places,
+        options: BootstrapOptions,
+    ) -> list[Interval]:
+        groups = self._group_numbers[rows]
+        if self.judges_sets:
+            return [self._gap_of_sets(pair, rows, options) for pair in pairs]
+        apart = np.empty((len(rows), len(pairs)))
+        for column, (scores, other) in enumerate(pairs):
+            apart[:, column] = scores.column[rows] - other.column[rows]
+        made = mean_interval_each(apart, groups, **options)
+        for place, pair in enumerate(pairs):
+            means = self.replicate_means(pair, rows)
             if means is not None:
-                apart = means[:, 0] - means[:, 1]
-                interval = interval_over_replicates(interval, apart, level_of(options))
-            return interval.within(-self._width, self._width)
-        both = self.statistic([scores, other], rows)
+                made[place] = interval_over_replicates(
+                    made[place], means[:, 0] - means[:, 1], level_of(options)
+                )
+        return made
+
+    def _gap_of_sets(
+        self, pair: Sequence[MethodScores], rows: Places, options: BootstrapOptions
+    ) -> Interval:
         minus = np.array([[1.0], [-1.0]])
-        interval = set_interval(lambda weights: both(weights) @ minus, groups, **options)
-        return interval.within(-self._width, self._width)
+        both = self.statistic(pair, rows)
+        value = float((both(np.ones((1, len(rows)))) @ minus)[0, 0])
+        drawn = self._draws(pair, rows, options)
+        drawn = replace(drawn, values=drawn.values @ minus)
+        n_groups = _count_groups(self._group_numbers[rows])
+        return interval_of_draws(value, drawn, n_groups, level_of(options))
 
     def differences(
         self, methods: Sequence[MethodScores], options: BootstrapOptions
@@ -196,27 +263,45 @@ class Block:
             if means is not None:
                 differences = differences_over_replicates(differences, means, level_of(options))
         else:
-            statistic = self.statistic(methods, self.common)
-            differences = set_differences(statistic, groups, **options)
+            values = self.statistic(methods, self.common)(np.ones((1, len(self.common))))[0]
+            drawn = self._draws(methods, self.common, options)
+            n_groups = _count_groups(groups)
+            differences = differences_of_draws(values, drawn, n_groups, level_of(options))
         return differences.within(self._width)
+
+    def _draws(
+        self, methods: Sequence[MethodScores], rows: Places, options: BootstrapOptions
+    ) -> SetDraws:
+        """Evaluate the scores of methods in resamples of some samples, each once."""
+        resamples, seed = options.get("resamples", 2000), options.get("seed", 0)
+        check_bootstrap(level_of(options), resamples)
+        where = (rows.tobytes(), resamples, seed)
+        new = [s for s in methods if (s.method, *where) not in self._drawn]
+        if new:
+            index = self.groups_numbered(rows)
+            drawn = draw_scores(self.statistic(new, rows), index, resamples, seed)
+            for scores, column in zip(new, drawn.values.T, strict=True):
+                self._drawn[scores.method, *where] = replace(drawn, values=column)
+        known = [self._drawn[scores.method, *where] for scores in methods]
+        return replace(known[0], values=np.stack([one.values for one in known], axis=1))
+
+    @functools.cached_property
+    def _drawn(self) -> dict[tuple[str, bytes, int, int], SetDraws]:
+        return {}
 
     @property
     def _width(self) -> float:
         least, most = self.range
         return most - least
 
-    def statistic(self, methods: Sequence[MethodScores], rows: Places) -> Statistic:
+    def statistic(self, methods: Sequence[MethodScores], rows: Places) -> SetScores:
         """Give the function from weights of samples [b, n] to the methods' scores [b, m]."""
-        values, samples = self.matrix(methods, rows), self.names(rows)
+        outcomes = [scores.outcome for scores in methods]
+        return SetScores(self.names(rows), self.matrix(methods, rows), outcomes)
 
-        def statistic(weights: Floats) -> Floats:
-            means: Floats = weights @ values / weights.sum(axis=1, keepdims=True)
-            for column, scores in enumerate(methods):
-                if scores.outcome is not None:
-                    means[:, column] = scores.outcome.values(samples, weights)
-            return means
-
-        return statistic
+    def groups_numbered(self, rows: Places) -> Places:
+        """Give the number of the group of the samples at these places, among their groups."""
+        return grouped_rows(self._group_numbers[rows], len(rows)).index
 
     def groups_at(self, rows: Places) -> Sequence[str]:
         """Give the group of the samples at these places."""
@@ -229,6 +314,10 @@ class Block:
         return [self.groups[sample] for sample in samples]
 
 
+def _count_groups(numbers: Places) -> int:
+    return int(np.count_nonzero(np.bincount(numbers)))
+
+
 def shared_rows(methods: Sequence[MethodScores]) -> Places:
     """The places of the samples that all methods of a block have."""
     if not methods:
@@ -237,92 +326,3 @@ def shared_rows(methods: Sequence[MethodScores]) -> Places:
     for scores in methods[1:]:
         there &= ~np.isnan(scores.column)
     return np.flatnonzero(there)
-
-
-def read_blocks(
-    scores: pa.Table | Iterable[pa.Table],
-    outcomes: Mapping[Key, Outcome] | None = None,
-    ranges: Mapping[str, Limits] | None = None,
-    replicates: Mapping[str, Sequence[str]] | None = None,
-) -> list[Block]:
-    """Split the headline rows of a scores table by dataset, model, checkpoint and protocol.
-
-    Args:
-        scores: The `scores` of a run, whole or in parts; each part holds all rows of its blocks.
-        outcomes: The curves of the protocols that score whole sets.
-        ranges: The lowest and highest score of a protocol, by its label; unlimited by default.
-        replicates: By the label of a protocol whose scores are means over replicates, the metrics
-            that hold one replicate each.
-
-    Returns:
-        The blocks, sorted by dataset, model, checkpoint and protocol.
-
-    Raises:
-        ValueError: A column is missing, or the rows of a block contradict each other.
-    """
-    blocks = []
-    for part in [scores] if isinstance(scores, pa.Table) else scores:
-        repeated = read_replicates(part, replicates or {})
-        blocks += [_block(one, outcomes or {}, repeated, ranges or {}) for one in pivot(part)]
-    return sorted(blocks, key=lambda block: (*block.setting, block.protocol))
-
-
-def _block(
-    one: Pivoted,
-    outcomes: Mapping[Key, Outcome],
-    replicates: Mapping[Key, Replicates],
-    ranges: Mapping[str, Limits],
-) -> Block:
-    methods = []
-    for column, about in zip(one.table.T, one.methods, strict=True):
-        key = (*one.key, about.method)
-        scores = _scores(about, one.samples, column, outcomes.get(key), replicates.get(key, {}))
-        methods.append(scores)
-    return Block(
-        *one.key,
-        protocol_options=one.protocol_options,
-        metric=one.metric,
-        higher_is_better=one.higher_is_better,
-        samples=one.samples,
-        sample_groups=one.groups,
-        methods=_only_shown(methods) if _ranks_nothing(methods) else methods,
-        range=ranges.get(one.key[3], UNBOUNDED),
-    )
-
-
-def _scores(
-    about: PivotedMethod,
-    samples: Sequence[str],
-    column: Floats,
-    outcome: Outcome | None,
-    replicates: Replicates,
-) -> MethodScores:
-    """Give a method's scores; those of a set only on the samples that all seeds have."""
-    status = about.status
-    if outcome is not None:
-        known = set(outcome.samples)
-        column = np.where([sample in known for sample in samples], column, np.nan)
-        status = "failed" if status == "ok" and np.isnan(column).all() else status
-    return MethodScores(
-        about.method,
-        about.options,
-        status,
-        samples,
-        column,
-        about.failed,
-        about.degenerate,
-        outcome,
-        replicates,
-    )
-
-
-def _ranks_nothing(methods: Sequence[MethodScores]) -> bool:
-    """Whether the protocol ranks no method, or has too few replicates to rank the methods."""
-    if any(scores.status == "shown" for scores in methods):
-        return True
-    repeated = [set(s.replicates) for s in methods if s.status == "ok"]
-    return any(repeated) and len(set.intersection(*repeated)) < FEWEST_REPLICATES
-
-
-def _only_shown(methods: Sequence[MethodScores]) -> list[MethodScores]:
-    return [replace(s, status="shown") if s.status == "ok" else s for s in methods]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
 
 from assay.plugins.identity import describe
-from assay.ranking.blocks import Block, MethodScores, read_blocks
+from assay.ranking.block_reading import read_blocks
+from assay.ranking.blocks import Block, MethodScores
 from assay.store import (
     CellRecord,
     CleanAccuracy,
@@ -22,9 +22,11 @@ from assay.store import (
     ModelEntry,
     ProtocolEntry,
 )
+from assay.store.run_arrays import CurvePart, RunArrays, ScoreArrays
 
 Stability = Mapping[str, Mapping[str, float]]  # by name of the ceiling and sample
 REMOVAL = ("grid", "units", "fill", "output")  # options that say what a protocol removes and reads
+PROTOCOLS_HELD = 2  # whose scores are in memory at a time: one, and that of its ceiling
 HALF = 0.5  # the share of images without a cell in training, which in-domain protocols need
 
 
@@ -42,14 +44,29 @@ class ComparedRun(Protocol):
         ...
 
     @property
-    def scores(self) -> pa.Table:
-        """One row per sample and metric of every cell."""
+    def arrays(self) -> RunArrays:
+        """The scores and curves as arrays."""
         ...
 
     @property
     def records(self) -> Sequence[CellRecord]:
         """How each cell came about."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class OfOneModel:
+    """Scores that are in memory, as `RunArrays`; models are not compared by curves."""
+
+    blocks: Sequence[ScoreArrays]
+
+    def scores(self) -> Iterator[ScoreArrays]:
+        """The scores, one block per dataset."""
+        return iter(self.blocks)
+
+    def curves(self, block: ScoreArrays, method: str) -> Iterator[CurvePart]:
+        """None."""
+        return iter(())
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +85,18 @@ class OpenRun:
         """The manifest as typed entries."""
         return self.run.entries
 
-    def rows(self, model: str, protocol: str) -> pa.Table:
-        """The scores of one model under one protocol."""
-        scores = self.run.scores
-        mine = pc.and_(pc.equal(scores["model"], model), pc.equal(scores["protocol"], protocol))
-        return scores.filter(mine)
+    def scores(self, model: str, protocol: str) -> OfOneModel:
+        """The scores of one model under one protocol; all models are read in one pass."""
+        if protocol not in self._read:
+            while len(self._read) >= PROTOCOLS_HELD:
+                del self._read[next(iter(self._read))]
+            every = self.run.arrays.scores()
+            self._read[protocol] = [block for block in every if block.protocol == protocol]
+        return OfOneModel([block for block in self._read[protocol] if block.model == model])
+
+    @functools.cached_property
+    def _read(self) -> dict[str, list[ScoreArrays]]:
+        return {}
 
     @functools.cached_property
     def _records(self) -> dict[tuple[str, str], list[CellRecord]]:
@@ -148,7 +172,8 @@ class Candidate:
     @functools.cached_property
     def samples(self) -> frozenset[str]:
         """The samples with a score of at least one eligible method."""
-        return frozenset(sample for s in self.eligible.values() for sample in s.values)
+        scored = [~np.isnan(scores.column) for scores in self.eligible.values()]
+        return frozenset(self.block.names(np.flatnonzero(np.any(scored, axis=0))))
 
     @property
     def tuning(self) -> str:
@@ -209,7 +234,7 @@ def read_candidates(one: NamedModel, label: str) -> Iterator[Candidate]:
     if label not in entries.protocols:
         return
     ranges = {label: entries.protocols[label].limits}
-    for block in read_blocks(one.run.rows(one.label, label), None, ranges):
+    for block in read_blocks(one.run.scores(one.label, label), None, ranges):
         fingerprint = entries.datasets[block.dataset].fingerprint
         candidate = Candidate(
             one.name,
@@ -232,15 +257,23 @@ def _stability(one: NamedModel, block: Block, compared: ProtocolEntry) -> Stabil
     for label, entry in one.run.entries.protocols.items():
         if entry.judges != "model" or [entry.options.get(name) for name in REMOVAL] != removed:
             continue
-        rows = one.run.rows(one.label, label)
-        rows = rows.filter(pc.equal(rows["dataset"], block.dataset))
-        rows = rows.filter(pc.is_finite(rows["value"]))
-        found: dict[str, dict[str, float]] = {}
-        columns = ("metric", "sample", "value")
-        for metric, sample, value in zip(*(rows[c].to_pylist() for c in columns), strict=True):
-            found.setdefault(metric, {}).setdefault(sample, value)  # the same for every method
-        return found
+        stored = one.run.scores(one.label, label).blocks
+        ceilings = [arrays for arrays in stored if arrays.dataset == block.dataset]
+        return {} if not ceilings else _first_values(ceilings[0])
     return {}
+
+
+def _first_values(arrays: ScoreArrays) -> Stability:
+    """The scores of each metric by sample: those of the first method, all have the same."""
+    by_metric = {}
+    for metric, values in {arrays.metric: arrays.values, **arrays.replicates}.items():
+        every = values.reshape(-1, len(arrays.samples))
+        known = np.isfinite(every)
+        first = every[known.argmax(axis=0), np.arange(len(arrays.samples))]
+        there = np.flatnonzero(known.any(axis=0)).tolist()
+        if there:
+            by_metric[metric] = {arrays.samples[i]: float(first[i]) for i in there}
+    return by_metric
 
 
 def absence(one: NamedModel, protocol: str) -> str:

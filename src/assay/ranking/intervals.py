@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from assay.ranking.resampling import (
-    ROUNDING,
-    Floats,
-    group_sums,
-    resample_counts,
+from assay.ranking.deviations import (
+    FLAT,
+    centred_sums,
+    pair_errors,
     standard_error,
     studentised,
+    unless_rounding,
 )
-
-# From weights of samples [b, n] to one or more numbers of each weighted set [b, m].
-Statistic = Callable[[Floats], Floats]
+from assay.ranking.resampling import (
+    Codes,
+    Floats,
+    GroupedRows,
+    check_bootstrap,
+    combined_groups,
+    grouped_rows,
+    resample_counts,
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,11 @@ class PairedDifferences:
     high: Floats
     n_groups: int
 
+    @classmethod
+    def of_pairs(cls, mean: Floats, low: Floats, high: Floats, n_groups: int) -> Self:
+        """Give the squares of numbers by pair, in the order of `np.triu_indices`."""
+        return cls(_square(mean, -mean), _square(low, -high), _square(high, -low), n_groups)
+
     def within(self, most: float) -> PairedDifferences:
         """Give the parts of the intervals that lie between minus and plus `most`."""
         most_here = np.maximum(most, np.abs(self.mean))
@@ -66,6 +78,15 @@ class PairedDifferences:
         """Give the intervals with all arms longer by a factor."""
         low = self.mean - factor * (self.mean - self.low)
         return replace(self, low=low, high=self.mean + factor * (self.high - self.mean))
+
+
+def _square(upper: Floats, lower: Floats) -> Floats:
+    methods = round((1 + math.sqrt(1 + 8 * len(upper))) / 2)
+    first, second = np.triu_indices(methods, 1)
+    square = np.zeros((methods, methods))
+    square[first, second] = upper
+    square[second, first] = lower
+    return square
 
 
 def mean_interval(
@@ -108,30 +129,29 @@ def mean_intervals(
 ) -> list[Interval]:
     """Give `mean_interval` of each column of `values` [n, m], from common resamples."""
     scores = _finite(values, ndim=2)
-    _check(level, resamples)
-    sums, sizes = group_sums(scores, groups)
-    n_groups = len(sizes)
-    means = sums.sum(axis=0) / sizes.sum()
-    if n_groups < 2:
-        return [Interval(float(mean), np.nan, np.nan, n_groups) for mean in means]
-    deviations = _deviations(sums, sizes, means, np.abs(scores).max(axis=0))
-    errors = standard_error(deviations, sizes)
-    moving = np.flatnonzero(errors)
-    ends = np.stack([means, means], axis=1)
-    if len(moving) > 0:
-        draws = np.concatenate(
-            [
-                studentised(counts, deviations[:, moving], sizes)
-                for counts in resample_counts(n_groups, resamples, seed, columns=len(moving))
-            ]
-        )
-        for column, drawn in zip(moving, draws.T, strict=True):
-            below, above = _tails(drawn, level, n_groups)
-            ends[column] = means[column] - np.array([above, below]) * errors[column]
-    return [
-        Interval(float(mean), float(low), float(high), n_groups)
-        for mean, (low, high) in zip(means, ends, strict=True)
-    ]
+    check_bootstrap(level, resamples)
+    part = _centred(scores, grouped_rows(groups, len(scores)))
+    return _intervals([part], level, resamples, seed)
+
+
+def mean_interval_each(
+    values: ArrayLike,
+    groups: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> list[Interval]:
+    """Give `mean_interval` of each column of `values` [n, m], as if it were alone.
+
+    The resamples are drawn once. The numbers are those of `mean_interval` to the last digit, where
+    `mean_intervals` adds in another order.
+    """
+    scores = _finite(values, ndim=2)
+    check_bootstrap(level, resamples)
+    grouped = grouped_rows(groups, len(scores))
+    parts = [_centred(scores[:, [column]], grouped) for column in range(scores.shape[1])]
+    return _intervals(parts, level, resamples, seed)
 
 
 def paired_differences(
@@ -164,136 +184,121 @@ def paired_differences(
         all ends off the diagonal are NaN.
     """
     scores = _finite(values, ndim=2)
-    _check(level, resamples)
-    sums, sizes = group_sums(scores, groups)
+    check_bootstrap(level, resamples)
+    grouped = grouped_rows(groups, len(scores))
+    sums, sizes = grouped.sums(scores), grouped.sizes
     n_groups, methods = sums.shape
     first, second = np.triu_indices(methods, 1)
     means = sums.sum(axis=0) / sizes.sum()
     largest = np.abs(scores).max(axis=0)
     scale = np.maximum(largest[first], largest[second])
-    mean = _unless_rounding(means[first] - means[second], scale)
+    mean = unless_rounding(means[first] - means[second], scale)
     low = np.full(len(first), np.nan)
     high = np.full(len(first), np.nan)
-    if n_groups >= 2:
-        deviations = _deviations(sums[:, first] - sums[:, second], sizes, mean, scale)
+    combined = combined_groups(n_groups)
+    if combined is not None:
+        error = pair_errors(sums, sizes, means, scale)
+        deviations = combined.sums(sums - sizes[:, None] * means)
+        moving = first[error > 0], second[error > 0]
+        t = _largest_of_pairs(deviations, combined.sums(sizes), moving, level, resamples, seed)
+        low, high = mean - t * error, mean + t * error
+    elif n_groups >= 2:
+        deviations = centred_sums(sums[:, first] - sums[:, second], sizes, mean, scale)
         error = standard_error(deviations, sizes)
         half = _largest_t(deviations[:, error > 0], sizes, level, resamples, seed) * error
         low, high = mean - half, mean + half
-    return PairedDifferences(
-        _square(mean, -mean, methods),
-        _square(low, -high, methods),
-        _square(high, -low, methods),
-        n_groups,
-    )
+    return PairedDifferences.of_pairs(mean, low, high, n_groups)
 
 
-def set_interval(
-    statistic: Statistic,
-    groups: ArrayLike,
-    *,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Interval:
-    """Give a number of a whole set with its interval: Student's, with the bootstrap's error.
+@dataclass(frozen=True, eq=False)
+class _Centred:
+    """Some columns: their means [m], group sums about these [g, m], and standard errors [m]."""
 
-    A reduction that makes decisions, such as where to cut, makes them again in every resample of
-    the groups. So it is a step function whose resamples lie to one side of it. Percentile
-    intervals, with or without bias correction, may not contain the number, so they are not used.
+    means: Floats
+    deviations: Floats
+    errors: Floats
+    sizes: Floats
 
-    Args:
-        statistic: From weights of samples [b, n] to the number [b, 1].
-        groups: What must be resampled together, one label per sample.
-        level: Nominal coverage.
-        resamples: Number of bootstrap resamples.
-        seed: Seed of the resamples.
 
-    Returns:
-        The interval; its ends are NaN for a single group.
-    """
-    _check(level, resamples)
-    index, n_groups = _group_index(groups)
-    value = float(statistic(np.ones((1, len(index))))[0, 0])
+def _centred(scores: Floats, grouped: GroupedRows) -> _Centred:
+    sums, sizes = grouped.sums(scores), grouped.sizes
+    means = sums.sum(axis=0) / sizes.sum()
+    if len(sizes) < 2:
+        return _Centred(means, sums, np.zeros(len(means)), sizes)
+    deviations = centred_sums(sums, sizes, means, np.abs(scores).max(axis=0))
+    return _Centred(means, deviations, standard_error(deviations, sizes), sizes)
+
+
+def _intervals(
+    parts: Sequence[_Centred], level: float, resamples: int, seed: int
+) -> list[Interval]:
+    """Give the interval of each column of each part; the parts have the same groups."""
+    means = np.concatenate([part.means for part in parts])
+    sizes = parts[0].sizes
+    n_groups = len(sizes)
     if n_groups < 2:
-        return Interval(value, np.nan, np.nan, n_groups)
-    draws = _set_draws(statistic, index, n_groups, resamples, seed)[:, 0]
-    error = float(draws.std()) * math.sqrt(n_groups / (n_groups - 1))
-    half = float(scipy.stats.t.ppf((1 + level) / 2, n_groups - 1)) * error
-    return Interval(value, value - half, value + half, n_groups)
+        return [Interval(float(mean), np.nan, np.nan, n_groups) for mean in means]
+    errors = np.concatenate([part.errors for part in parts])
+    moving = np.flatnonzero(errors)
+    ends = np.stack([means, means], axis=1)
+    deviations = [part.deviations[:, np.flatnonzero(part.errors)] for part in parts]
+    deviations = [columns for columns in deviations if columns.shape[1]]
+    if deviations:
+        if (combined := combined_groups(n_groups)) is not None:
+            deviations = [combined.sums(np.concatenate(deviations, axis=1))]
+            sizes = combined.sums(sizes)
+        draws = _studentised_draws(deviations, sizes, resamples, seed)
+        for column, drawn in zip(moving, draws.T, strict=True):
+            below, above = _tails(drawn, level, len(sizes))
+            ends[column] = means[column] - np.array([above, below]) * errors[column]
+    return [
+        Interval(float(mean), float(low), float(high), n_groups)
+        for mean, (low, high) in zip(means, ends, strict=True)
+    ]
 
 
-def set_differences(
-    statistic: Statistic,
-    groups: ArrayLike,
-    *,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> PairedDifferences:
-    """Compare all pairs of numbers of whole sets, with intervals that hold for all at once.
-
-    One critical value is used for every pair: the `level` quantile of the largest deviation over
-    all pairs, in units of its bootstrap standard deviation. It is widened in the same way as
-    Student's distribution is wider than the normal one.
-
-    Args:
-        statistic: From weights of samples [b, n] to the methods' numbers [b, m].
-        groups: What must be resampled together, one label per sample.
-        level: Nominal coverage of all intervals together.
-        resamples: Number of bootstrap resamples.
-        seed: Seed of the resamples.
-
-    Returns:
-        The differences; the ends are NaN for a single group.
-    """
-    _check(level, resamples)
-    index, n_groups = _group_index(groups)
-    values = statistic(np.ones((1, len(index))))[0]
-    first, second = np.triu_indices(len(values), 1)
-    scale = np.maximum(np.abs(values[first]), np.abs(values[second]))
-    mean = _unless_rounding(values[first] - values[second], scale)
-    low = high = np.full(len(first), np.nan)
-    if n_groups >= 2:
-        draws = _set_draws(statistic, index, n_groups, resamples, seed)
-        deviations = draws[:, first] - draws[:, second] - mean
-        error = deviations.std(axis=0) * np.sqrt(n_groups / (n_groups - 1))
-        error = _unless_rounding(error, scale)
-        moving = error > 0
-        largest = np.abs(deviations[:, moving] / error[moving]).max(axis=1, initial=0.0)
-        # The same tail of Student's distribution: the error is itself estimated from few groups.
-        tail = min((1 - level) / 2, float(scipy.stats.norm.sf(np.quantile(largest, level))))
-        half = float(scipy.stats.t.isf(tail, n_groups - 1)) * error
-        low, high = mean - half, mean + half
-    return PairedDifferences(
-        _square(mean, -mean, len(values)),
-        _square(low, -high, len(values)),
-        _square(high, -low, len(values)),
-        n_groups,
-    )
+def _studentised_draws(
+    parts: Sequence[Floats], sizes: Floats, resamples: int, seed: int
+) -> Floats:  # [b, m]
+    """Give t of every column of every part [g, m] in each resample."""
+    columns = max(part.shape[1] for part in parts)
+    rows = [
+        np.concatenate([studentised(counts, part, sizes) for part in parts], axis=1)
+        for counts in resample_counts(len(sizes), resamples, seed, columns=columns)
+    ]
+    return np.concatenate(rows)
 
 
-def _group_index(groups: ArrayLike) -> tuple[NDArray[np.int64], int]:
-    """Give the number of each sample's group, and how many groups there are."""
-    labels, index = np.unique(np.asarray(groups), return_inverse=True)
-    return index, len(labels)
-
-
-def _set_draws(
-    statistic: Statistic, index: NDArray[np.int64], n_groups: int, resamples: int, seed: int
-) -> Floats:
-    draws = resample_counts(n_groups, resamples, seed, columns=len(index))
-    return np.concatenate([statistic(counts[:, index]) for counts in draws])
-
-
-def _deviations(sums: Floats, sizes: Floats, mean: Floats, scale: Floats) -> Floats:
-    """Centre group sums; a column that is constant up to rounding becomes exactly 0."""
-    deviations: Floats = sums - sizes[:, None] * mean
-    flat = np.abs(deviations).max(axis=0) <= ROUNDING * sizes.max() * scale
-    return np.where(flat, 0.0, deviations)
-
-
-def _unless_rounding(values: Floats, scale: Floats) -> Floats:
-    return np.where(np.abs(values) <= ROUNDING * scale, 0.0, values)
+def _largest_of_pairs(
+    deviations: Floats,
+    sizes: Floats,
+    pairs: tuple[Codes, Codes],
+    level: float,
+    resamples: int,
+    seed: int,
+) -> float:
+    """As `_largest_t`, of the differences of these columns; only squares need a column per pair."""
+    groups = len(sizes)
+    student = float(scipy.stats.t.ppf((1 + level) / 2, groups - 1))
+    first, second = pairs
+    if not len(first):
+        return student
+    squared = np.square(deviations[:, first] - deviations[:, second])
+    lost_below = FLAT * squared.sum(axis=0)
+    largest = []
+    for counts in resample_counts(groups, resamples, seed, columns=len(first)):
+        total = (counts @ sizes)[:, None]
+        sums, weighted = counts @ deviations, counts @ (deviations * sizes[:, None])
+        mean = (sums[:, first] - sums[:, second]) / total
+        squares = counts @ squared
+        squares -= 2 * mean * (weighted[:, first] - weighted[:, second])
+        np.square(mean, out=mean)
+        squares += mean * (counts @ np.square(sizes))[:, None]
+        squares[squares <= lost_below] = np.inf  # a resample without variance has no t
+        mean /= squares
+        largest.append(np.sqrt(mean.max(axis=1)) * total[:, 0])
+    quantile = float(np.quantile(np.concatenate(largest), level))
+    return max(student, quantile * math.sqrt((groups - 1) / groups))
 
 
 def _tails(draws: Floats, level: float, n_groups: int) -> tuple[float, float]:
@@ -320,14 +325,6 @@ def _largest_t(deviations: Floats, sizes: Floats, level: float, resamples: int, 
     return max(student, float(np.quantile(np.concatenate(largest), level)))
 
 
-def _square(upper: Floats, lower: Floats, methods: int) -> Floats:
-    first, second = np.triu_indices(methods, 1)
-    square = np.zeros((methods, methods))
-    square[first, second] = upper
-    square[second, first] = lower
-    return square
-
-
 def _finite(values: ArrayLike, ndim: int) -> Floats:
     scores: Floats = np.asarray(values, dtype=np.float64)
     if scores.ndim != ndim or scores.size == 0:
@@ -338,10 +335,3 @@ def _finite(values: ArrayLike, ndim: int) -> Floats:
     if not np.isfinite(scores).all():
         raise ValueError("Expected `values` to be finite, got NaN or infinity; drop them first.")
     return scores
-
-
-def _check(level: float, resamples: int) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"Expected `level` to lie between 0 and 1, got {level}.")
-    if resamples < 1:
-        raise ValueError(f"Expected `resamples` to be at least 1, got {resamples}.")

@@ -11,12 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from assay.ranking import table
-from assay.ranking.blocks import read_blocks
+from assay.ranking.block_reading import read_blocks
 from assay.ranking.overall import LeftOutRow, OverallRow, model_order
 from assay.ranking.resampling import BootstrapOptions
 from assay.ranking.rows import BoardRow, PublicRow, block_rows
 from assay.ranking.sets import Key, Outcome
 from assay.store import Limits
+from assay.store.run_arrays import RunArrays
 
 KINDS = ("random", "model_free", "other")
 
@@ -84,13 +85,14 @@ class Leaderboard:
 
 
 def leaderboard(
-    scores: pa.Table,
+    scores: pa.Table | RunArrays,
     *,
     controls: Mapping[str, str],
     outcomes: Mapping[Key, Outcome] | None = None,
     ranges: Mapping[str, Limits] | None = None,
     replicates: Mapping[str, Sequence[str]] | None = None,
     apart: Collection[str] = (),
+    without: Collection[str] = (),
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -102,7 +104,8 @@ def leaderboard(
     over replicates, such as retrainings, intervals are over samples and replicates.
 
     Args:
-        scores: The `scores` of a run; only rows with `headline` count.
+        scores: The scores of a run, as arrays or as a table, of which only rows with `headline`
+            count.
         controls: Kind of each control by method label: `random`, `model_free` (these two are the
             floor) or `other` (shown and ranked per protocol, neither floor nor in the overall
             order: an oracle cannot be recommended).
@@ -112,6 +115,7 @@ def leaderboard(
             that hold one replicate each.
         apart: Labels of protocols that answer another question, such as those that know the truth.
             They are in the overall order only where no other protocol ranks.
+        without: Labels of protocols that are left out.
         level: Nominal coverage of the intervals.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
@@ -126,7 +130,7 @@ def leaderboard(
     if unknown:
         raise ValueError(f"Expected kinds of `controls` among {list(KINDS)}, got {unknown}.")
     options: BootstrapOptions = {"level": level, "resamples": resamples, "seed": seed}
-    blocks = read_blocks(scores, outcomes, ranges, replicates)
+    blocks = read_blocks(scores, outcomes, ranges, replicates, without)
     rows = [row for block in blocks for row in block_rows(block, controls, options)]
     overall: list[OverallRow] = []
     left_out: list[LeftOutRow] = []

@@ -19,7 +19,7 @@ from assay.ranking.architectures import (
     spread_over_replicates,
 )
 from assay.ranking.association import association
-from assay.ranking.blocks import Block, MethodScores
+from assay.ranking.blocks import Block, MethodScores, shared_rows
 from assay.ranking.candidates import Candidate
 from assay.ranking.choosing import (
     ChosenScores,
@@ -112,9 +112,13 @@ def _nothing(block: Block, ground: CommonGround) -> ModelComparison:
 
 def _shared_samples(ground: CommonGround) -> tuple[list[str], list[str]]:
     """The samples that every model has under every common method, and a note on lost ones."""
-    sets = [set(c.eligible[m].values) for c in ground.candidates for m in ground.methods]
+    by_model = [[c.eligible[m] for m in ground.methods] for c in ground.candidates]
+    sets = [
+        set(candidate.block.names(shared_rows(methods)))
+        for candidate, methods in zip(ground.candidates, by_model, strict=True)
+    ]
     shared = sorted(set.intersection(*sets))
-    most = max(map(len, sets))
+    most = max(len(scores) for methods in by_model for scores in methods)
     lost = f"{most - len(shared)} of {most} samples do not have all scores and are left out."
     return shared, [lost] if len(shared) < most else []
 
@@ -130,22 +134,22 @@ def method_rows(
     """The mean of each method on one model; circular cells and controls are left out."""
     block = candidate.block
     shown = [s for s in block.ranked if s.method not in candidate.controls]
-    together: dict[tuple[str, ...], list[MethodScores]] = {}  # by their samples
+    together: dict[bytes, list[MethodScores]] = {}  # by their samples
     for scores in shown:
-        together.setdefault(tuple(sorted(scores.values)), []).append(scores)
+        together.setdefault(scores.rows.tobytes(), []).append(scores)
     intervals: dict[str, Bounded] = {}
-    for samples, of in together.items():
-        values = [[scores.values[sample] for scores in of] for sample in samples]
-        made = mean_intervals(values, block.groups_of(samples), **options)
+    for of in together.values():
+        rows = of[0].rows
+        made = mean_intervals(block.matrix(of, rows), block.groups_numbered(rows), **options)
         for scores, interval in zip(of, made, strict=True):
-            intervals[scores.method] = _bounded(interval.within(*block.range), len(samples))
-    rows = []
+            intervals[scores.method] = _bounded(interval.within(*block.range), len(rows))
+    lines = []
     for scores in shown:
         kind = "common" if scores.method in common else "some"
         kind = "intrinsic" if scores.method in candidate.intrinsic else kind
         score = intervals[scores.method]
-        rows.append(ModelMethodRow(candidate.model, scores.method, kind, score, score.n))
-    return rows
+        lines.append(ModelMethodRow(candidate.model, scores.method, kind, score, score.n))
+    return lines
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,7 @@ class _Work:
     def _tables(self) -> list[Floats]:
         """The scores of each model on all samples by all common methods [n, methods]."""
         return [
-            np.array([[c.eligible[m].values[s] for m in self.methods] for s in self.samples])
+            c.block.matrix([c.eligible[m] for m in self.methods], c.block.rows_of(self.samples))
             for c in self.candidates
         ]
 

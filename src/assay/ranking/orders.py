@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from assay.ranking.intervals import PairedDifferences, Statistic
+from assay.ranking.intervals import PairedDifferences
 from assay.ranking.replicates import replicate_draws
-from assay.ranking.resampling import Floats, group_sums, levels, resample_counts
+from assay.ranking.resampling import (
+    Floats,
+    GroupedRows,
+    combined_groups,
+    levels,
+    resample_counts,
+)
+from assay.ranking.set_scores import SetScores
 
 # With fewer groups than this no interval is trusted to separate two methods.
 FEWEST_GROUPS = 10
@@ -44,7 +51,7 @@ class ProtocolScores:
     values: Floats
     groups: Sequence[str] | None
     higher_is_better: bool
-    statistic: Statistic | None = None
+    statistic: SetScores | None = None
     replicates: Floats | None = None
 
     def means(self) -> Floats:
@@ -129,8 +136,10 @@ def positions(means: ArrayLike, *, higher_is_better: bool) -> Floats:
 
 
 def overall_order(
-    protocols: Sequence[ProtocolScores],
+    protocols: Iterable[ProtocolScores],
     *,
+    groups: Sequence[str] | None = None,
+    adds_up: bool = True,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -143,6 +152,10 @@ def overall_order(
 
     Args:
         protocols: Scores of each protocol, the same methods in the same order.
+        groups: The groups of all protocols, sorted; None reads them from `protocols`. Where they
+            are known, one protocol is in memory at a time.
+        adds_up: Whether many groups may be combined, as `combined_groups` does; it is asked where
+            `groups` are known.
         level: Share of resamples between `low` and `high`.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
@@ -150,19 +163,23 @@ def overall_order(
     Returns:
         The order.
     """
-    if not protocols or len({protocol.values.shape[1] for protocol in protocols}) != 1:
+    if groups is None:
+        protocols = list(protocols)
+        groups = sorted({label for p in protocols for label in p.groups or ()})
+        adds_up = all(p.statistic is None or p.statistic.adds_up for p in protocols)
+    combined = combined_groups(len(groups)) if adds_up else None
+    summed = _summed(protocols, groups, combined)
+    if not summed or len({len(one.placed) for one in summed}) != 1:
         raise ValueError("Expected `protocols` to hold at least one, all with the same methods.")
-    placed = [positions(p.means(), higher_is_better=p.higher_is_better) for p in protocols]
-    mean_rank = np.nanmean(placed, axis=0)
-    labels = sorted({label for p in protocols for label in p.groups or ()})
-    if len(labels) < 2:
+    mean_rank = np.nanmean([one.placed for one in summed], axis=0)
+    if len(groups) < 2:
         unknown = np.full(len(mean_rank), np.nan)
-        return OverallOrder(mean_rank, unknown, unknown, _places(mean_rank), unknown, len(labels))
-    draws = _resampled_ranks(protocols, placed, labels, resamples, seed)
+        return OverallOrder(mean_rank, unknown, unknown, _places(mean_rank), unknown, len(groups))
+    draws = _resampled_ranks(summed, combined is not None, resamples, seed)
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
     first = np.isclose(draws, draws.min(axis=1, keepdims=True), rtol=0, atol=1e-9)
     share = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    return OverallOrder(mean_rank, low, high, _places(mean_rank), share, len(labels))
+    return OverallOrder(mean_rank, low, high, _places(mean_rank), share, len(groups))
 
 
 def _places(mean_rank: Floats) -> NDArray[np.int64]:
@@ -172,48 +189,75 @@ def _places(mean_rank: Floats) -> NDArray[np.int64]:
     return places
 
 
+@dataclass(frozen=True, eq=False)
+class _Summed:
+    """A protocol's place of each method [m], and sums over groups [g, m] with their sizes [g].
+
+    Attributes:
+        grouped: The group of each sample; None marks a set-level protocol.
+    """
+
+    placed: Floats
+    sums: Floats
+    sizes: Floats
+    grouped: GroupedRows | None
+    higher_is_better: bool
+    statistic: SetScores | None
+    replicates: Floats | None
+
+
+def _summed(
+    protocols: Iterable[ProtocolScores], labels: Sequence[str], combined: GroupedRows | None
+) -> list[_Summed]:
+    """Sum each protocol's scores by group, or by combined group, over all labels of the dataset."""
+    number = {label: i for i, label in enumerate(labels)}
+    summed: list[_Summed] = []
+    numbered: tuple[Sequence[str], GroupedRows] | None = None
+    for one in protocols:
+        count = len(labels) if combined is None else len(combined.sizes)
+        sums, sizes, grouped = np.zeros((count, one.values.shape[1])), np.zeros(count), None
+        if one.groups is not None:
+            if numbered is None or numbered[0] is not one.groups:  # most have the same samples
+                index = np.fromiter((number[g] for g in one.groups), np.int64, len(one.groups))
+                index = index if combined is None else combined.index[index]
+                numbered = one.groups, GroupedRows(index, groups=count)
+            grouped = numbered[1]
+            sizes = grouped.sizes
+            if one.statistic is None:
+                sums = grouped.sums(one.values)
+        placed = positions(one.means(), higher_is_better=one.higher_is_better)
+        facts = (one.higher_is_better, one.statistic, one.replicates)
+        summed.append(_Summed(placed, sums, sizes, grouped, *facts))
+    return summed
+
+
 def _resampled_ranks(
-    protocols: Sequence[ProtocolScores],
-    placed: Sequence[Floats],
-    labels: Sequence[str],
-    resamples: int,
-    seed: int,
+    protocols: Sequence[_Summed], combined: bool, resamples: int, seed: int
 ) -> Floats:
     """Give the mean rank of every method in every resample [b, m]."""
-    tables = [_aligned(protocol, labels) for protocol in protocols]
     off = [
-        None if p.replicates is None else replicate_draws(p.replicates, resamples, seed)
-        for p in protocols
+        None if one.replicates is None else replicate_draws(one.replicates, resamples, seed)
+        for one in protocols
     ]
     blocks: list[Floats] = []
-    for counts in resample_counts(len(labels), resamples, seed):
-        ranks = np.zeros((len(counts), len(placed[0])))
-        present = np.zeros(len(placed[0]))
+    for counts in resample_counts(len(protocols[0].sizes), resamples, seed):
+        ranks = np.zeros((len(counts), len(protocols[0].placed)))
+        present = np.zeros(len(protocols[0].placed))
         drawn_before = sum(map(len, blocks))
-        for protocol, (sums, sizes), place, shift in zip(
-            protocols, tables, placed, off, strict=True
-        ):
-            total = (counts @ sizes)[:, None]
+        for one, shift in zip(protocols, off, strict=True):
+            total = (counts @ one.sizes)[:, None]
             # A resample without any of the protocol's samples keeps the place in the data.
-            if protocol.statistic is None or protocol.groups is None:
-                means = counts @ sums / np.where(total > 0, total, 1.0)
+            if one.statistic is None or one.grouped is None:
+                means = counts @ one.sums / np.where(total > 0, total, 1.0)
+            elif combined:
+                means = one.statistic.of_groups(one.grouped, np.where(total > 0, counts, 1.0))
             else:
-                weights = counts[:, np.searchsorted(labels, protocol.groups)]
-                means = protocol.statistic(np.where(total > 0, weights, 1.0))
+                weights = counts[:, one.grouped.index]
+                means = one.statistic(np.where(total > 0, weights, 1.0))
             if shift is not None:
                 means = means + shift[drawn_before : drawn_before + len(counts)]
-            drawn = positions(means, higher_is_better=protocol.higher_is_better)
-            ranks += np.nan_to_num(np.where(total > 0, drawn, place))
-            present += ~np.isnan(place)
+            drawn = positions(means, higher_is_better=one.higher_is_better)
+            ranks += np.nan_to_num(np.where(total > 0, drawn, one.placed))
+            present += ~np.isnan(one.placed)
         blocks.append(ranks / present)
     return np.concatenate(blocks)
-
-
-def _aligned(protocol: ProtocolScores, labels: Sequence[str]) -> tuple[Floats, Floats]:
-    """Sum a protocol's scores by group over all labels of the dataset."""
-    sums = np.zeros((len(labels), protocol.values.shape[1]))
-    sizes = np.zeros(len(labels))
-    if protocol.groups is not None:
-        here = np.searchsorted(labels, sorted(set(protocol.groups)))
-        sums[here], sizes[here] = group_sums(protocol.values, protocol.groups)
-    return sums, sizes

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.ranking.blocks import Block
-from assay.ranking.intervals import Statistic
 from assay.ranking.orders import ProtocolScores, overall_order
-from assay.ranking.resampling import BootstrapOptions, Floats
+from assay.ranking.resampling import BootstrapOptions
 from assay.ranking.rows import PublicRow, known
+from assay.ranking.set_scores import SetScores
 from assay.store import SHOWN_ONLY, SettingKey
 
 
@@ -126,7 +126,14 @@ def _rows(
     options: BootstrapOptions,
 ) -> list[OverallRow]:
     ranked = [{scores.method for scores in block.ranked} for block in blocks]
-    order = overall_order([_scores(block, names) for block in blocks], **options)
+    groups = sorted(set().union(*(_groups(block) or () for block in blocks)))
+    every = [scores.outcome for block in blocks for scores in block.ranked]
+    order = overall_order(
+        (_scores(block, names) for block in blocks),
+        groups=groups,
+        adds_up=all(outcome is None or outcome.of_groups is not None for outcome in every),
+        **options,
+    )
     rows = [
         OverallRow(
             *setting,
@@ -175,6 +182,7 @@ def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
     values = np.full((len(common), len(names)), np.nan)
     here = [i for i, name in enumerate(names) if name in by_method]
     values[:, here] = block.matrix([by_method[names[i]] for i in here])
+    outcomes = [by_method[name].outcome if name in by_method else None for name in names]
     means = block.replicate_means([by_method[names[i]] for i in here], common)
     replicates = None
     if means is not None:
@@ -182,21 +190,14 @@ def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
         replicates[:, here] = means
     return ProtocolScores(
         values=values,
-        groups=None if list(block.names(common)) == [""] else block.groups_at(common),
+        groups=_groups(block),
         higher_is_better=block.higher_is_better,
-        statistic=_statistic(block, names, here) if block.judges_sets else None,
+        statistic=SetScores(block.names(common), values, outcomes) if block.judges_sets else None,
         replicates=replicates,
     )
 
 
-def _statistic(block: Block, names: Sequence[str], here: Sequence[int]) -> Statistic:
-    """Give the scores of all names [b, m] from weights; NaN where a method has no place."""
-    by_method = {scores.method: scores for scores in block.ranked}
-    ranked = block.statistic([by_method[names[i]] for i in here], block.common)
-
-    def scores(weights: Floats) -> Floats:
-        values = np.full((len(weights), len(names)), np.nan)
-        values[:, here] = ranked(weights)
-        return values
-
-    return scores
+def _groups(block: Block) -> Sequence[str] | None:
+    """The groups of the common samples; None where the whole set is one row."""
+    names = block.names(block.common)
+    return None if list(names) == [""] else block.groups_at(block.common)

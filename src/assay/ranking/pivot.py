@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assay.ranking.resampling import Floats
+from assay.ranking.resampling import Codes, Floats
 from assay.store import SHOWN_ONLY
 
-Codes = NDArray[np.int64]
 StringOrBool = TypeVar("StringOrBool", str, bool)
 BlockKey = tuple[str, str, str, str]  # dataset, model, checkpoint, protocol
 
@@ -62,7 +61,7 @@ class Pivoted:
 
 
 @dataclass(frozen=True, eq=False)
-class _CodedRows:
+class CodedRows:
     """Some rows of a scores table: labels as codes, which number `names` in sorted order."""
 
     codes: dict[str, Codes]
@@ -71,15 +70,21 @@ class _CodedRows:
     value: Floats
     higher: NDArray[np.bool_]
 
-    def take(self, places: Codes) -> _CodedRows:
+    def take(self, places: Codes) -> CodedRows:
+        """The rows at these places."""
         codes = {column: codes[places] for column, codes in self.codes.items()}
         seed, value, higher = self.seed[places], self.value[places], self.higher[places]
-        return _CodedRows(codes, self.names, seed, value, higher)
+        return CodedRows(codes, self.names, seed, value, higher)
 
     def has(self, *statuses: str) -> NDArray[np.bool_]:
         """Which rows have one of these statuses."""
         names = self.names["status"]
         return np.isin(self.codes["status"], [i for i, n in enumerate(names) if n in statuses])
+
+    def ran(self) -> CodedRows:
+        """The rows of cells that ran: one that never ran may not know its metric."""
+        idle = self.has("n/a", "failed")
+        return self if idle.all() or not idle.any() else self.take(np.flatnonzero(~idle))
 
     def compact(self, column: str) -> tuple[list[str], Codes]:
         """The labels that these rows have, sorted, and the number of each row's label."""
@@ -89,9 +94,10 @@ class _CodedRows:
     def single(self, column: str, where: str) -> str:
         """The only label of a column."""
         found = self.compact(column)[0]
-        return _only(column, found, where)
+        return only(column, found, where)
 
     def label(self, column: str, row: int) -> str:
+        """The label of one row."""
         return self.names[column][int(self.codes[column][row])]
 
 
@@ -101,28 +107,39 @@ def pivot(scores: pa.Table) -> Iterator[Pivoted]:
     Raises:
         ValueError: A column is missing, or the rows of a block contradict each other.
     """
+    check_columns(scores)
+    for rows in split_blocks(coded_rows(scores.select(list(COLUMNS)).filter(scores["headline"]))):
+        yield _pivoted(rows)
+
+
+def check_columns(scores: pa.Table) -> None:
+    """Raise an error for a scores table without the columns that are read."""
     missing = sorted(set(COLUMNS) - set(scores.column_names))
     if missing:
         raise ValueError(f"Expected `scores` to have the columns {missing}, got none of these.")
-    rows = _read(scores.select(list(COLUMNS)).filter(scores["headline"]))
+
+
+def split_blocks(rows: CodedRows) -> Iterator[CodedRows]:
+    """Split rows by dataset, model, checkpoint and protocol, in order of these labels."""
     places: Codes = np.zeros(len(rows.seed), np.int64)
     for column in KEYS:
         places = places * len(rows.names[column]) + rows.codes[column]
     present, block = np.unique(places, return_inverse=True)
     for i in range(len(present)):
-        yield _pivoted(rows if len(present) == 1 else rows.take(np.flatnonzero(block == i)))
+        yield rows if len(present) == 1 else rows.take(np.flatnonzero(block == i))
 
 
-def _read(scores: pa.Table) -> _CodedRows:
+def coded_rows(scores: pa.Table, extra: Sequence[str] = ()) -> CodedRows:
+    """Give the rows of a scores table with their labels as codes, and those of extra columns."""
     codes, names = {}, {}
-    for column in LABELS:
-        codes[column], names[column] = _coded(scores[column])
+    for column in (*LABELS, *extra):
+        codes[column], names[column] = coded_column(scores[column])
     value = scores["value"].cast(pa.float64()).to_numpy()  # null becomes NaN
     higher = scores["higher_is_better"].to_numpy().astype(bool)
-    return _CodedRows(codes, names, scores["seed"].to_numpy().astype(np.int64), value, higher)
+    return CodedRows(codes, names, scores["seed"].to_numpy().astype(np.int64), value, higher)
 
 
-def _coded(column: pa.ChunkedArray) -> tuple[Codes, list[str]]:
+def coded_column(column: pa.ChunkedArray) -> tuple[Codes, list[str]]:
     """Give the codes of a column of texts, which may be encoded already, in order of the texts."""
     encoded = column.dictionary_encode().unify_dictionaries()
     if encoded.num_chunks == 0:
@@ -142,7 +159,7 @@ def _renumbered(codes: Codes, size: int) -> tuple[Codes, Codes]:
     return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
 
 
-def _pivoted(rows: _CodedRows) -> Pivoted:
+def _pivoted(rows: CodedRows) -> Pivoted:
     key: BlockKey = (
         rows.label("dataset", 0),
         rows.label("model", 0),
@@ -150,16 +167,14 @@ def _pivoted(rows: _CodedRows) -> Pivoted:
         rows.label("protocol", 0),
     )
     where = " / ".join(part for part in key if part)
-    # A cell that never ran may not know its metric; one that ran does.
-    idle = rows.has("n/a", "failed")
-    ran = rows if idle.all() or not idle.any() else rows.take(np.flatnonzero(~idle))
+    ran = rows.ran()
     samples, sample = rows.compact("sample")
-    groups = _groups(rows, sample, samples, where)
+    groups = sample_groups(rows, sample, samples, where)
     protocol_options = ran.single("protocol_options", where)
     names, method = rows.compact("method")
     shape = (len(samples), len(names))
     field = sample * len(names) + method  # the place of each row in a table [n, m]
-    _check_once(rows, field, samples, names, where)
+    check_once(rows, field, samples, names, where)
     known = np.isfinite(rows.value)
     scored = known & ~rows.has("failed", "n/a")
     degenerate = rows.has("degenerate")
@@ -173,15 +188,15 @@ def _pivoted(rows: _CodedRows) -> Pivoted:
         has, lost = here[:, column], has_failed[:, column]
         marked = int(has_degenerate[:, column].sum())
         found = set(mine.compact("status")[0])
-        status = _status(found, int(has.sum()), int((lost & ~has).sum()), marked > 0)
+        status = method_status(found, int(has.sum()), int((lost & ~has).sum()), marked > 0)
         options = mine.single("method_options", f"{name} in {where}")
-        methods.append(PivotedMethod(name, options, status, _failures(lost, samples), marked))
+        methods.append(PivotedMethod(name, options, status, count_failures(lost, samples), marked))
     metric = ran.single("metric", where)
-    higher = _only("higher_is_better", np.unique(ran.higher).tolist(), where)
+    higher = only("higher_is_better", np.unique(ran.higher).tolist(), where)
     return Pivoted(key, protocol_options, metric, higher, samples, groups, methods, table)
 
 
-def _groups(rows: _CodedRows, sample: Codes, samples: Sequence[str], where: str) -> list[str]:
+def sample_groups(rows: CodedRows, sample: Codes, samples: Sequence[str], where: str) -> list[str]:
     """Give the group of each sample; a sample without one is a group of its own."""
     names, group = rows.names["group"], rows.codes["group"]
     first = np.full(len(samples), -1)
@@ -198,8 +213,8 @@ def _groups(rows: _CodedRows, sample: Codes, samples: Sequence[str], where: str)
     return labels
 
 
-def _check_once(
-    rows: _CodedRows, field: Codes, samples: Sequence[str], names: Sequence[str], where: str
+def check_once(
+    rows: CodedRows, field: Codes, samples: Sequence[str], names: Sequence[str], where: str
 ) -> None:
     """Raise an error if a method has two rows for one sample and seed."""
     seeds, seed = np.unique(rows.seed, return_inverse=True)
@@ -217,7 +232,7 @@ def _check_once(
 
 
 def _averaged(
-    rows: _CodedRows, field: Codes, scored: NDArray[np.bool_], shape: tuple[int, int]
+    rows: CodedRows, field: Codes, scored: NDArray[np.bool_], shape: tuple[int, int]
 ) -> Floats:
     """Give the mean over seeds of each field of a table [n, m], NaN where nothing was scored."""
     table = np.full(shape[0] * shape[1], np.nan)
@@ -241,7 +256,8 @@ def _marked(fields: Codes, shape: tuple[int, int]) -> NDArray[np.bool_]:
     return marks.reshape(shape)
 
 
-def _status(statuses: set[str], scored: int, lost: int, degenerate: bool) -> str:
+def method_status(statuses: set[str], scored: int, lost: int, degenerate: bool) -> str:
+    """The status of a method with these statuses on so many scored and lost samples."""
     for status in SHOWN_ONLY:
         if status in statuses:
             return status
@@ -253,13 +269,14 @@ def _status(statuses: set[str], scored: int, lost: int, degenerate: bool) -> str
     return "degenerate" if degenerate else "n/a"
 
 
-def _failures(lost: NDArray[np.bool_], samples: Sequence[str]) -> int:
+def count_failures(lost: NDArray[np.bool_], samples: Sequence[str]) -> int:
     """Count failed samples; a cell that failed as a whole failed on every sample."""
     whole = samples[0] == "" and bool(lost[0])  # sorted: the empty name comes first
     return max(1, len(samples) - 1) if whole else int(lost.sum())
 
 
-def _only(column: str, values: Sequence[StringOrBool], where: str) -> StringOrBool:
+def only(column: str, values: Sequence[StringOrBool], where: str) -> StringOrBool:
+    """The only value of a column, or an error."""
     different = sorted(set(values))
     if len(different) != 1:
         raise ValueError(

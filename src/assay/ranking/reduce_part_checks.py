@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from assay.ranking.weighted_sums import SampleWeights, WeightedSums
 from assay.store import Array
 
 PART_CHECKS = ("data_check", "preservation", "deletion_check", "distractibility")
@@ -23,9 +24,16 @@ def part_checks(
         weights: How often each sample counts in each set `[b, n]`.
         score: One of `PART_CHECKS`, or `completeness`, the mixture.
     """
-    means = np.stack([_known_means(curves[name], weights) for name in PART_CHECKS], 2)  # [b, K, 4]
+    return part_checks_of_sums(curves, x, SampleWeights(np.asarray(weights, float)), score=score)
+
+
+def part_checks_of_sums(
+    curves: Mapping[str, Array], x: Array, sums: WeightedSums, *, score: str = "completeness"
+) -> Array:  # [b]
+    """The same of any weighted sets: all it reads of them are sums over samples."""
+    means = np.stack([_known_means(curves[name], sums) for name in PART_CHECKS], 2)  # [b, K, 4]
     best = np.argmax((means @ _SHARES).round(_DIGITS), axis=1)
-    value: Array = means[np.arange(len(weights)), best] @ _mixture(score)
+    value: Array = means[np.arange(len(means)), best] @ _mixture(score)
     return value
 
 
@@ -34,7 +42,7 @@ def part_checks_each(
 ) -> Array:  # [n]
     """Each sample's part of the number: a check counts for more where it applies to few samples."""
     checks = np.stack([curves[name] for name in PART_CHECKS], 2)  # [n, K, 4]
-    everyone = np.ones((1, len(checks)))
+    everyone = SampleWeights(np.ones((1, len(checks))))
     means = np.stack([_known_means(curves[name], everyone)[0] for name in PART_CHECKS], 1)
     best = int(np.argmax((means @ _SHARES).round(_DIGITS)))
     known = ~np.isnan(checks[:, best])  # [n, 4]
@@ -52,10 +60,10 @@ def _mixture(score: str) -> Array:  # [4]
     return np.array([name == score for name in PART_CHECKS], float)
 
 
-def _known_means(curve: Array, weights: Array) -> Array:  # [n, K], [b, n] -> [b, K]
+def _known_means(curve: Array, sums: WeightedSums) -> Array:  # [n, K] -> [b, K]
     """The weighted means over the samples to which a check applies."""
     known = ~np.isnan(curve)
-    counts = np.asarray(weights, float) @ known
+    counts = sums.of(known)
     with np.errstate(divide="ignore", invalid="ignore"):
-        means: Array = (weights @ np.where(known, curve, 0.0)) / counts
+        means: Array = sums.of(np.where(known, curve, 0.0)) / counts
     return means

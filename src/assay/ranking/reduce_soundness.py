@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.ranking.weighted_sums import SampleWeights, WeightedSums
 from assay.store import Array
 
 # Accuracy up to this much above that of empty images is chance, not features found.
@@ -37,17 +38,31 @@ def soundness(
         levels: Where it is read, as shares of clean accuracy; the result is the mean.
         variant: `slope`, `paper` or `code`.
     """
-    weights = np.asarray(weights, np.float64)
-    accuracy = weights @ curves["correct"] / weights.sum(1, keepdims=True)  # [b, K]
+    sums = SampleWeights(np.asarray(weights, np.float64))
+    return soundness_of_sums(curves, x, sums, epsilon=epsilon, levels=levels, variant=variant)
+
+
+def soundness_of_sums(
+    curves: Mapping[str, Array],
+    x: Array,
+    sums: WeightedSums,
+    *,
+    epsilon: float = 1.0,
+    levels: Sequence[float] = (0.9,),
+    variant: str = "slope",
+) -> Array:  # [b]
+    """The same of any weighted sets: all it reads of them are sums over samples."""
+    total = sums.total
+    accuracy = sums.of(curves["correct"]) / total[:, None]  # [b, K]
     false = _false_steps(accuracy, x, epsilon, variant)
-    sound = np.zeros((len(weights), len(levels)))
+    sound = np.zeros((len(total), len(levels)))
     for place, level in enumerate(levels):
         steps = _reached(accuracy, level)
         for step in np.unique(steps):
             sets = steps == step
             whole, share = _mass_shares(curves["mass"], step, variant)
-            lost = ((weights[sets] @ share) * false[sets, : share.shape[1]]).sum(1)
-            sound[sets, place] = (weights[sets] @ whole - lost) / weights[sets].sum(1)
+            lost = (sums.of(share, sets) * false[sets, : share.shape[1]]).sum(1)
+            sound[sets, place] = (sums.of(whole, sets) - lost) / total[sets]
     mean: Array = sound.mean(1).round(_DIGITS)
     return mean
 

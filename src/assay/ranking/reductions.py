@@ -14,9 +14,20 @@ import numpy as np
 from assay.errors import InputError, unknown
 from assay.plugins.option_types import Options
 from assay.plugins.set_level import own_reduction
-from assay.ranking.reduce_part_checks import PART_SCORES, part_checks, part_checks_each
-from assay.ranking.reduce_soundness import soundness, soundness_each, soundness_variations
-from assay.ranking.resampling import BLOCK, Floats
+from assay.ranking.reduce_part_checks import (
+    PART_SCORES,
+    part_checks,
+    part_checks_each,
+    part_checks_of_sums,
+)
+from assay.ranking.reduce_soundness import (
+    soundness,
+    soundness_each,
+    soundness_of_sums,
+    soundness_variations,
+)
+from assay.ranking.resampling import BLOCK, Floats, GroupedRows
+from assay.ranking.weighted_sums import GroupCounts
 from assay.store import Array
 from assay.suite.spec import Choice
 
@@ -34,12 +45,15 @@ class Reduction:
             it is None, the parts are derived from `value`.
         variations: From the options to others, by name, under which the number is always shown too:
             what a reader must know to judge how much a choice decides.
-        options: The options that `value` and `each` get.
+        of_sums: The same as `value` from `(curves, x, sums)`, for reductions that read nothing but
+            weighted sums over samples; so samples that count alike can be added up before.
+        options: The options that these functions get.
     """
 
     value: Callable[..., Array]
     each: Callable[..., Array] | None = None
     variations: Callable[[Options], Mapping[str, Options]] = lambda options: {}
+    of_sums: Callable[..., Array] | None = None
     options: Options = field(default_factory=dict)
 
     def with_options(self, options: Options) -> "Reduction":
@@ -71,6 +85,15 @@ class Reduction:
             )
         return values
 
+    def numbers_of_groups(
+        self, curves: Mapping[str, Array], x: Array, counts: Floats, grouped: GroupedRows
+    ) -> Floats:  # [b]
+        """The number of each set in which groups of samples count so often `[b, g]`."""
+        if self.of_sums is None:
+            return self.numbers(curves, x, counts[:, grouped.index])
+        sums = GroupCounts(counts, grouped)
+        return np.asarray(self.of_sums(curves, x, sums, **self.options), np.float64)
+
     def parts(self, curves: Mapping[str, Array], x: Array) -> Array:  # [n]
         """Each sample's part of the number of the whole set: their mean is the number.
 
@@ -101,11 +124,12 @@ class Reduction:
 
 
 REDUCTIONS = {
-    "soundness": Reduction(soundness, soundness_each, soundness_variations),
+    "soundness": Reduction(soundness, soundness_each, soundness_variations, soundness_of_sums),
     "part_checks": Reduction(
         part_checks,
         part_checks_each,
         lambda options: {name: {"score": name} for name in PART_SCORES},
+        part_checks_of_sums,
     ),
 }
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import scipy
 
 from assay.ranking.architectures import over_samples_and_replicates, spread_over_replicates
 from assay.ranking.intervals import Interval, PairedDifferences
-from assay.ranking.resampling import Floats
+from assay.ranking.resampling import Codes, Floats
 
 # With fewer replicates than this their spread is too uncertain to separate methods.
 FEWEST_REPLICATES = 5
 
 Replicate = tuple[int, str]  # seed of the run, and the metric that holds the replicate's scores
-Replicates = Mapping[Replicate, Mapping[str, float]]  # the scores of each replicate by sample
+Replicates = Mapping[Replicate, Floats]  # scores of the samples of a block, NaN where unknown
 
 
 def too_few(names: Sequence[str]) -> str:
@@ -37,35 +34,7 @@ def too_few(names: Sequence[str]) -> str:
     return f"{spread}. A ranking needs at least {FEWEST_REPLICATES}."
 
 
-def read_replicates(
-    scores: pa.Table, names: Mapping[str, Sequence[str]]
-) -> dict[tuple[str, ...], dict[Replicate, dict[str, float]]]:
-    """Read the scores of each replicate.
-
-    Args:
-        scores: The `scores` of a run.
-        names: The metrics that hold one replicate each, by the label of the protocol.
-
-    Returns:
-        The replicates by dataset, model, checkpoint, protocol and method. Scores that are not
-        finite are left out.
-    """
-    found: dict[tuple[str, ...], dict[Replicate, dict[str, float]]] = defaultdict(dict)
-    columns = ("dataset", "model", "checkpoint", "protocol", "method", "seed", "metric", "sample")
-    for protocol, metrics in names.items():
-        mine = pc.and_(
-            pc.equal(scores["protocol"], protocol),
-            pc.is_in(scores["metric"], value_set=pa.array(list(metrics), pa.string())),
-        )
-        rows = scores.filter(pc.and_(mine, pc.is_finite(scores["value"])))
-        values = rows["value"].to_pylist()
-        places = zip(*(rows[column].to_pylist() for column in columns), strict=True)
-        for (*key, seed, metric, sample), value in zip(places, values, strict=True):
-            found[tuple(key)].setdefault((seed, metric), {})[sample] = value
-    return found
-
-
-def replicate_means(several: Sequence[Replicates], samples: Sequence[str]) -> Floats:
+def replicate_means(several: Sequence[Replicates], rows: Codes) -> Floats:
     """Give the mean over samples of each replicate and method [R, m].
 
     The rows are the replicates that all methods have, in pairs: the first replicate of one method
@@ -73,10 +42,12 @@ def replicate_means(several: Sequence[Replicates], samples: Sequence[str]) -> Fl
     """
     names = [name for name in several[0] if all(name in other for other in several[1:])]
     columns = [[replicates[name] for replicates in several] for name in names]
-    there = [s for s in samples if all(s in scores for row in columns for scores in row)]
-    if not there:
+    there = rows
+    for scores in (scores for row in columns for scores in row):
+        there = there[~np.isnan(scores[there])]
+    if not len(there):
         return np.empty((0, len(several)))
-    means = [[np.mean([scores[s] for s in there]) for scores in row] for row in columns]
+    means = [[np.mean(scores[there]) for scores in row] for row in columns]
     return np.array(means, dtype=np.float64).reshape(len(names), len(several))
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from assay.ranking.blocks import Block, MethodScores
-from assay.ranking.intervals import PairedDifferences
+from assay.ranking.intervals import Interval, PairedDifferences
 from assay.ranking.orders import resolved, tied_ranks
 from assay.ranking.resampling import BootstrapOptions, Floats
 from assay.store import SettingKey
@@ -121,7 +121,11 @@ def block_rows(
     Returns:
         The rows.
     """
-    rows = {scores.method: _unranked(block, scores, controls, options) for scores in block.methods}
+    intervals = block.intervals(options)
+    rows = {
+        scores.method: _unranked(block, scores, controls, intervals.get(scores.method))
+        for scores in block.methods
+    }
     rows |= _ranked(block, rows, options)
     return sorted(rows.values(), key=_best_first)
 
@@ -138,9 +142,8 @@ def _best_first(row: BoardRow) -> tuple[bool, float, bool, float, str]:
 
 
 def _unranked(
-    block: Block, scores: MethodScores, controls: Mapping[str, str], options: BootstrapOptions
+    block: Block, scores: MethodScores, controls: Mapping[str, str], interval: Interval | None
 ) -> BoardRow:
-    interval = block.interval(scores, options) if len(scores) else None
     return BoardRow(
         *block.setting,
         protocol=block.protocol,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.ranking.reductions import Reduction
-from assay.ranking.resampling import Floats
+from assay.ranking.resampling import Codes, Floats, GroupedRows
 from assay.store import SHOWN_ONLY, Array
+from assay.store.run_arrays import STATUSES, CurvePart, RunArrays, ScoreArrays
 
 Key = tuple[str, ...]  # dataset, model, checkpoint, protocol, method
-Curves = dict[str, Array]  # by name, and x: each [K]
 # From samples and weights of each [b, n] to the number of every weighted set [b].
 Numbers = Callable[[Sequence[str], Floats], Floats]
+# From samples, their groups and counts of these [b, g] to the number of every weighted set [b].
+GroupNumbers = Callable[[Sequence[str], GroupedRows, Floats], Floats]
+# The statuses of samples that have curves.
+_SCORED = [STATUSES.index(status) for status in ("ok", "degenerate", *SHOWN_ONLY)]
+_KEY = ("dataset", "model", "checkpoint", "protocol", "method")
+_NARROW = (np.bool_, np.float32)  # kinds of numbers that may hold a curve without loss
 
 
 @dataclass(frozen=True)
@@ -30,80 +35,127 @@ class Outcome:
 
     Attributes:
         samples: The samples, sorted.
-        own: The part of each seed and sample in its seed's number.
+        own: By seed, its samples and the part of each in the seed's number.
         values: From some of the samples and weights [b, n] to the number of each weighted set [b].
         varied: The same under other options, by name: what the number is always shown with.
+        of_groups: The same as `values`, from counts of groups of the samples [b, g]; None where the
+            number needs the weight of each sample.
     """
 
     samples: Sequence[str]
-    own: Mapping[tuple[int, str], float]
+    own: Mapping[int, tuple[Sequence[str], Floats]]
     values: Numbers
     varied: Mapping[str, Numbers] = field(default_factory=dict)
+    of_groups: GroupNumbers | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class SeedCurves:
+    """The curves of one seed.
+
+    Attributes:
+        samples: The samples, in the order of the run.
+        x: Where the curves of each sample were taken [n, K].
+        curves: The curves by name [n, K], as small numbers as hold them without loss.
+    """
+
+    samples: Sequence[str]
+    x: Array
+    curves: Mapping[str, Array]
+
+    def at(self, rows: Codes | None = None) -> dict[str, Array]:
+        """The curves of these rows, by default of all, as numbers of double precision."""
+        chosen = self.curves if rows is None else {n: c[rows] for n, c in self.curves.items()}
+        return {name: np.asarray(curve, np.float64) for name, curve in chosen.items()}
+
+
+@dataclass(frozen=True, eq=False)
 class SetCurves:
     """The curves of one method under one protocol that judges whole sets.
 
     Attributes:
-        seeds: Each sample's curves, by seed and sample.
+        seeds: The curves by seed.
         options: The protocol's options, as the scores have them.
         cells: What identifies the method under the protocol, one for each seed.
     """
 
-    seeds: Mapping[int, Mapping[str, Curves]]
+    seeds: Mapping[int, SeedCurves]
     options: Mapping[str, Any]
     cells: Sequence[str]
 
-    @property
-    def samples(self) -> list[str]:
+    @functools.cached_property
+    def samples(self) -> Sequence[str]:
         """The samples that every seed has, sorted."""
-        return sorted(set.intersection(*(set(by_sample) for by_sample in self.seeds.values())))
+        return sorted(set.intersection(*(set(one.samples) for one in self.seeds.values())))
 
     @property
     def x(self) -> Array:  # [K]
         """Where the curves were taken."""
-        return next(iter(next(iter(self.seeds.values())).values()))["x"]
+        first: Array = next(iter(self.seeds.values())).x[0]
+        return first
 
     @property
     def key(self) -> str:
         """What identifies the curves: other content, another key."""
         digest = hashlib.sha256(json.dumps(sorted(self.cells)).encode())
-        for seed, by_sample in sorted(self.seeds.items()):
-            for sample, curves in sorted(by_sample.items()):
-                digest.update(json.dumps([seed, sample, sorted(curves)]).encode())
-                for _, curve in sorted(curves.items()):
-                    digest.update(np.ascontiguousarray(curve, np.float64).tobytes())
+        for seed, one in sorted(self.seeds.items()):
+            named = sorted({**one.curves, "x": one.x}.items())
+            names = [name for name, _ in named]
+            for row in sorted(range(len(one.samples)), key=one.samples.__getitem__):
+                digest.update(json.dumps([seed, one.samples[row], names]).encode())
+                for _, curve in named:
+                    digest.update(np.ascontiguousarray(curve[row], np.float64).tobytes())
         return digest.hexdigest()[:16]
 
     def reduced(self, reduction: Reduction) -> Outcome:
         """Evaluate a reduction that has its options."""
-        own: dict[tuple[int, str], float] = {}
-        for seed, by_sample in self.seeds.items():
-            parts = reduction.parts(_stacked(by_sample, list(by_sample)), self.x)
-            own |= {(seed, s): float(part) for s, part in zip(by_sample, parts, strict=True)}
+        own = {}
+        for seed, one in self.seeds.items():
+            own[seed] = one.samples, np.asarray(reduction.parts(one.at(), self.x), np.float64)
         varied = {name: self._numbers(other) for name, other in reduction.varied().items()}
-        return Outcome(self.samples, own, self._numbers(reduction), varied)
+        of_groups = None if reduction.of_sums is None else self._group_numbers(reduction)
+        return Outcome(self.samples, own, self._numbers(reduction), varied, of_groups)
 
     @functools.cached_property
-    def _whole(self) -> tuple[dict[str, int], list[dict[str, Array]]]:
-        """The row of each sample, and by seed the curves of all rows by name [n, K]."""
-        samples = self.samples
-        rows = {sample: row for row, sample in enumerate(samples)}
-        return rows, [_stacked(by_sample, samples) for by_sample in self.seeds.values()]
+    def _places(self) -> list[dict[str, int]]:
+        """The row of each sample, by seed."""
+        return [{s: i for i, s in enumerate(one.samples)} for one in self.seeds.values()]
+
+    @functools.cached_property
+    def _sorted_rows(self) -> list[Codes]:
+        """The rows of the common samples, sorted, by seed."""
+        return [_rows_of(self.samples, place) for place in self._places]
+
+    def _by_seed(self, samples: Sequence[str]) -> Iterator[dict[str, Array]]:
+        """The curves of some of the samples, seed by seed."""
+        everyone = samples == self.samples
+        for number, one in enumerate(self.seeds.values()):
+            if everyone:
+                yield one.at(self._sorted_rows[number])
+            else:
+                yield one.at(_rows_of(samples, self._places[number]))
 
     def _numbers(self, reduction: Reduction) -> Numbers:
         def numbers(samples: Sequence[str], weights: Floats) -> Floats:
-            place, by_seed = self._whole
-            rows = [place[sample] for sample in samples]
-            values = [
-                reduction.numbers({n: curve[rows] for n, curve in curves.items()}, self.x, weights)
-                for curves in by_seed
-            ]
+            by_seed = self._by_seed(samples)
+            values = [reduction.numbers(curves, self.x, weights) for curves in by_seed]
             mean: Floats = np.mean(values, axis=0)
             return mean
 
         return numbers
+
+    def _group_numbers(self, reduction: Reduction) -> GroupNumbers:
+        def numbers(samples: Sequence[str], grouped: GroupedRows, counts: Floats) -> Floats:
+            by_seed = self._by_seed(samples)
+            values = [reduction.numbers_of_groups(c, self.x, counts, grouped) for c in by_seed]
+            mean: Floats = np.mean(values, axis=0)
+            return mean
+
+        return numbers
+
+
+def _rows_of(samples: Sequence[str], place: Mapping[str, int]) -> Codes:
+    return np.fromiter((place[sample] for sample in samples), np.int64, len(samples))
 
 
 @dataclass(frozen=True)
@@ -142,72 +194,117 @@ def variations(
             yield Variation(protocol, names, rows)
 
 
-def read_curves(
-    scores: pa.Table, curves: pa.Table, protocols: Sequence[str]
-) -> dict[Key, SetCurves]:
+def read_curves(arrays: RunArrays, protocols: Iterable[str]) -> dict[Key, SetCurves]:
     """Read the curves of all cells whose protocol judges whole sets.
 
     Args:
-        scores: The `scores` of a run.
-        curves: The `curves` of a run.
+        arrays: The scores and curves of a run.
         protocols: The labels of these protocols.
 
     Returns:
         The curves of every sample that has a score.
     """
-    labels = pa.array(list(protocols), pa.string())
-    scored = pa.array(["ok", "degenerate", *SHOWN_ONLY])
-    rows = scores.filter(
-        pc.and_(
-            pc.and_(scores["headline"], pc.is_in(scores["protocol"], value_set=labels)),
-            pc.is_in(scores["status"], value_set=scored),
-        )
-    ).to_pylist()
-    by_place = _curves_by_sample(curves, {row["cell"] for row in rows})
-    seeds: dict[Key, dict[int, dict[str, Curves]]] = defaultdict(lambda: defaultdict(dict))
-    cells: dict[Key, dict[str, None]] = defaultdict(dict)
-    options: dict[Key, str] = {}
-    for row in rows:
-        key = tuple(row[c] for c in ("dataset", "model", "checkpoint", "protocol", "method"))
-        place = (row["cell"], row["seed"], row["sample"])
-        if place in by_place:
-            seeds[key][row["seed"]][row["sample"]] = by_place[place]
-            cells[key][row["cell"]], options[key] = None, row["protocol_options"]
-    return {
-        key: SetCurves(by_seed, json.loads(options[key]), tuple(cells[key]))
-        for key, by_seed in seeds.items()
+    read: dict[Key, SetCurves] = {}
+    judging = set(protocols)
+    for block in arrays.scores():
+        if block.protocol not in judging:
+            continue
+        for place, method in enumerate(block.methods):
+            parts = list(arrays.curves(block, method))
+            if curves := _set_curves(block, place, parts):
+                read[block.dataset, block.model, block.checkpoint, block.protocol, method] = curves
+    return read
+
+
+def _set_curves(block: ScoreArrays, place: int, parts: Sequence[CurvePart]) -> SetCurves | None:
+    """The curves of a method in a block, on the samples that have scores."""
+    scored = np.isin(block.statuses[:, place], _SCORED)
+    by_seed: dict[int, list[CurvePart]] = {}
+    cells: dict[str, None] = {}
+    for part in parts:
+        here = scored[list(block.seeds).index(part.seed), part.rows]
+        if here.any():
+            chosen = part if here.all() else _some_rows(part, here)
+            by_seed.setdefault(part.seed, []).append(chosen)
+            cells[part.cell] = None
+    if not by_seed:
+        return None
+    seeds = {seed: _seed_curves(block.samples, some) for seed, some in by_seed.items()}
+    return SetCurves(seeds, json.loads(block.protocol_options), tuple(cells))
+
+
+def _some_rows(part: CurvePart, here: Array) -> CurvePart:
+    curves = {name: curve[here] for name, curve in part.curves.items()}
+    return replace(part, rows=part.rows[here], curves=curves)
+
+
+def _seed_curves(samples: Sequence[str], parts: Sequence[CurvePart]) -> SeedCurves:
+    """Put the curves of all parts together; shorter ones end in NaN."""
+    steps = max(len(part.x) for part in parts)
+    rows = np.concatenate([part.rows for part in parts])
+    x = np.concatenate([_as_long(np.tile(p.x, (len(p.rows), 1)), steps) for p in parts])
+    if (x == x[0]).all():
+        x = np.broadcast_to(x[0].copy(), x.shape)
+    curves = {
+        name: _narrow(np.concatenate([_as_long(part.curves[name], steps) for part in parts]))
+        for name in parts[0].curves
     }
+    return SeedCurves([samples[row] for row in rows.tolist()], x, curves)
 
 
-def _stacked(by_sample: Mapping[str, Curves], samples: Sequence[str]) -> dict[str, Array]:
-    """Give the curves of these samples by name [n, K]."""
-    names = [name for name in next(iter(by_sample.values())) if name != "x"]
-    return {name: np.stack([by_sample[s][name] for s in samples]) for name in names}
+def _as_long(curves: Array, steps: int) -> Array:
+    missing = steps - curves.shape[1]
+    return np.pad(curves, ((0, 0), (0, missing)), constant_values=np.nan) if missing else curves
 
 
-def _curves_by_sample(curves: pa.Table, cells: set[str]) -> dict[tuple[str, int, str], Curves]:
-    """Give each sample's curves, and their x, by cell, seed and sample."""
-    chosen = curves.filter(pc.is_in(curves["cell"], value_set=pa.array(sorted(cells), pa.string())))
-    if len(chosen) == 0:
-        return {}
-    starts = np.flatnonzero(chosen["step"].to_numpy() == 0)  # a curve's steps lie together
-    values, x = chosen["value"].to_numpy(), chosen["x"].to_numpy()
-    heads = chosen.select(["cell", "seed", "sample", "name"]).take(pa.array(starts)).to_pylist()
-    by_place: dict[tuple[str, int, str], Curves] = defaultdict(dict)
-    for head, start, end in zip(heads, starts, [*starts[1:], len(values)], strict=True):
-        entry = by_place[head["cell"], head["seed"], head["sample"]]
-        entry[head["name"]], entry["x"] = values[start:end], x[start:end]
-    return by_place
+def _narrow(curve: Array) -> Array:
+    """The smallest numbers that hold a curve without loss."""
+    for kind in _NARROW:
+        with np.errstate(over="ignore"):
+            narrow = curve.astype(kind)
+        if np.array_equal(narrow, curve, equal_nan=kind is not np.bool_):
+            return narrow
+    return curve
+
+
+def with_parts(block: ScoreArrays, outcomes: Mapping[Key, Outcome]) -> ScoreArrays:
+    """Give a block with every sample's part of its set's number, unknown to a single shard."""
+    key = (block.dataset, block.model, block.checkpoint, block.protocol)
+    mine = {place: outcomes.get((*key, method)) for place, method in enumerate(block.methods)}
+    if not any(mine.values()):
+        return block
+    values = block.values.copy()
+    places: dict[str, int] = {}
+    for place, outcome in mine.items():
+        for seed, (samples, parts) in (outcome.own if outcome else {}).items():
+            if seed not in block.seeds:
+                continue
+            row = list(block.seeds).index(seed), place
+            if samples == block.samples:
+                values[row] = parts
+                continue
+            places = places or {sample: i for i, sample in enumerate(block.samples)}
+            there = [i for i, sample in enumerate(samples) if sample in places]
+            values[(*row, [places[samples[i]] for i in there])] = parts[there]
+    return replace(block, values=values)
 
 
 def with_values(scores: pa.Table, outcomes: Mapping[Key, Outcome]) -> pa.Table:
     """Give the scores with every sample's part of its set's number, unknown to a single shard."""
-    columns = ("dataset", "model", "checkpoint", "protocol", "method", "headline", "seed", "sample")
     values = scores["value"].to_numpy().copy()
-    rows = zip(*(scores[c].to_pylist() for c in columns), strict=True)
-    for place, (*where, headline, seed, sample) in enumerate(rows):
-        outcome = outcomes.get(tuple(where)) if headline else None
-        if outcome is not None and (seed, sample) in outcome.own:
-            values[place] = outcome.own[seed, sample]
+    labels = pa.array(sorted({key[3] for key in outcomes}), pa.string())
+    judged = pc.and_(scores["headline"], pc.is_in(scores["protocol"], value_set=labels))
+    rows = np.flatnonzero(judged.to_numpy())
+    some = scores.select([*_KEY, "seed", "sample"]).take(pa.array(rows))
+    for key, outcome in outcomes.items():
+        mine = pa.array(np.ones(len(some), bool))
+        for column, label in zip(_KEY, key, strict=True):
+            mine = pc.and_(mine, pc.equal(some[column], label))
+        for seed, (samples, parts) in outcome.own.items():
+            here = np.flatnonzero(pc.and_(mine, pc.equal(some["seed"], seed)).to_numpy())
+            names = pa.array(samples, pa.string())
+            place = pc.index_in(some["sample"].take(pa.array(here)), value_set=names)
+            known = place.is_valid().to_numpy()
+            values[rows[here[known]]] = parts[place.drop_null().to_numpy()]
     index = scores.schema.get_field_index("value")
     return scores.set_column(index, scores.schema.field("value"), pa.array(values))

@@ -17,14 +17,17 @@ from pathlib import Path
 import numpy as np
 
 from assay.errors import InputError, warn
-from assay.ranking.reductions import Reduction
+from assay.plugins.addresses import is_address
+from assay.ranking.reductions import Reduction, named_reduction
 from assay.ranking.resampling import Floats
-from assay.ranking.sets import Outcome, SetCurves
+from assay.ranking.sets import Key, Outcome, SetCurves, read_curves
 from assay.store import ShardLog, Store
 from assay.store.old_layout import read_old_reduction
+from assay.store.run_arrays import RunArrays
 from assay.store.shard_log import LogRecord
 
 REDUCED = "reduced"  # kind of record
+SeedParts = dict[int, tuple[list[str], Floats]]  # by seed: the samples, and the part of each
 Draws = dict[int, float]  # the number of a weighted set, by what identifies its samples and weights
 
 
@@ -54,13 +57,38 @@ class Recording:
                 draws.update(zip(keys, numbers, strict=True))
             return np.array([draws[key] for key in keys])
 
-        return replace(reduced, values=values, varied={})
+        return replace(reduced, values=values, varied={}, of_groups=None)
 
     def write(self, store: Store) -> None:
         """Store all that was evaluated, one record for each method under each protocol."""
         for key, (outcome, draws) in self._draws.items():
             store.append(_log(store), _record(key, outcome, draws))
         _log(store).mend()
+
+
+def read_outcomes(
+    arrays: RunArrays, reductions: Mapping[str, str], store: Store, recording: Recording | None
+) -> dict[Key, Outcome]:
+    """The numbers of the protocols that judge whole sets: computed here, or read from the store.
+
+    Args:
+        arrays: The scores and curves of a run.
+        reductions: The name of the reduction of each protocol, or its address.
+        store: The run's folder.
+        recording: What evaluates users' own reductions; without it the stored numbers are read.
+    """
+    sets = {label: name for label, name in reductions.items() if name != "mean"}
+    outcomes = {}
+    for key, curves in (read_curves(arrays, sets) if sets else {}).items():
+        protocol = key[3]
+        if not is_address(sets[protocol]):
+            reduction = named_reduction(sets[protocol]).with_options(curves.options)
+            outcomes[key] = curves.reduced(reduction)
+        elif recording is not None:
+            outcomes[key] = recording.outcome(protocol, curves)
+        else:
+            outcomes[key] = read_stored(store, protocol, curves)
+    return outcomes
 
 
 def read_stored(store: Store, protocol: str, curves: SetCurves) -> Outcome:
@@ -110,22 +138,21 @@ def _log(store: Store) -> ShardLog:
 
 def _record(key: str, outcome: Outcome, draws: Draws) -> LogRecord:
     arrays = {
-        "seeds": np.array([seed for seed, _ in outcome.own], np.int64),
-        "parts": np.array(list(outcome.own.values()), np.float64),
         "draws": np.array(list(draws), np.uint64),
         "values": np.array(list(draws.values()), np.float64),
     }
-    return LogRecord.make(REDUCED, key, {"samples": [s for _, s in outcome.own]}, arrays)
+    arrays |= {f"parts of {seed}": parts for seed, (_, parts) in outcome.own.items()}
+    samples = {str(seed): list(names) for seed, (names, _) in outcome.own.items()}
+    return LogRecord.make(REDUCED, key, {"samples": samples}, arrays)
 
 
-def _read(store: Store, key: str) -> tuple[dict[tuple[int, str], float], Draws] | None:
+def _read(store: Store, key: str) -> tuple[SeedParts, Draws] | None:
     """The part of each sample and the number of each weighted set; None if nothing is stored."""
     record = _log(store).read().get(REDUCED, key)
     if record is None:
         return read_old_reduction(store, key)
-    arrays = record.arrays()
-    places = zip(arrays["seeds"].tolist(), record.facts["samples"], strict=True)
-    own = dict(zip(places, arrays["parts"].tolist(), strict=True))
+    arrays, samples = record.arrays(), record.facts["samples"]
+    own = {int(seed): (names, arrays[f"parts of {seed}"]) for seed, names in samples.items()}
     return own, dict(zip(arrays["draws"].tolist(), arrays["values"].tolist(), strict=True))
 
 
@@ -142,11 +169,11 @@ def _draw_keys(samples: Sequence[str], weights: Floats) -> list[int]:
 
 def _check_same_x(protocol: str, curves: SetCurves) -> None:
     """Curves are averaged point by point, so all must be taken at the same points."""
-    x = curves.x
-    for by_sample in curves.seeds.values():
-        for sample, named in by_sample.items():
-            if not np.array_equal(named["x"], x):
-                raise InputError(
-                    f"Expected protocol `{protocol}` to take the curves of all samples at the same "
-                    f"`x`, because its reduction judges them together; sample `{sample}` differs."
-                )
+    for one in curves.seeds.values():
+        other = np.flatnonzero((one.x != curves.x).any(axis=1))
+        if len(other):
+            raise InputError(
+                f"Expected protocol `{protocol}` to take the curves of all samples at the same "
+                f"`x`, because its reduction judges them together; sample "
+                f"`{one.samples[int(other[0])]}` differs."
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -12,13 +12,23 @@ import pyarrow as pa
 
 from assay.errors import InputError
 from assay.ranking.arithmetic import spearman
-from assay.ranking.blocks import Block, MethodScores, Places, read_blocks, shared_rows
+from assay.ranking.block_reading import read_blocks
+from assay.ranking.blocks import Block, MethodScores, Places, shared_rows
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.replicates import replicate_draws
-from assay.ranking.resampling import Floats, levels, resample_counts
+from assay.ranking.resampling import (
+    Codes,
+    Floats,
+    GroupedRows,
+    combined_groups,
+    levels,
+    resample_counts,
+)
 from assay.ranking.rows import PublicRow
+from assay.ranking.set_scores import SetScores
 from assay.ranking.sets import Key, Outcome
 from assay.store import SHOWN_ONLY, SettingKey
+from assay.store.run_arrays import RunArrays
 
 FEWEST_METHODS = 3  # with fewer an order says nothing
 FEW_METHODS = 6  # with fewer an order may be chance, whatever the samples say
@@ -67,13 +77,14 @@ class TrustRow:
 
 
 def trust(
-    scores: pa.Table,
+    scores: pa.Table | RunArrays,
     truth: str | Sequence[str],
     judged: Sequence[str],
     *,
     controls: Sequence[str] = (),
     outcomes: Mapping[Key, Outcome] | None = None,
     replicates: Mapping[str, Sequence[str]] | None = None,
+    without: Collection[str] = (),
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -86,13 +97,14 @@ def trust(
     where the truth is an upper bound, a protocol that asks for all of it cannot judge the others.
 
     Args:
-        scores: The `scores` of a run.
+        scores: The scores of a run, as arrays or as a table.
         truth: The label of the protocol that knows the truth; of several, the first that ranks
             enough methods of a dataset and model.
         judged: The labels of the protocols that are compared with it.
         controls: Labels of methods that are left out.
         outcomes: The curves of the protocols that score whole sets.
         replicates: The metrics that hold one replicate each, by the label of the protocol.
+        without: Labels of protocols that are left out.
         level: Nominal coverage of the intervals, by percentiles of the resamples.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
@@ -104,12 +116,12 @@ def trust(
         InputError: The run has no scores of the protocol that knows the truth.
     """
     truths = [truth] if isinstance(truth, str) else truth
-    if not set(truths) & set(scores["protocol"].to_pylist()):
+    read = read_blocks(scores, outcomes, replicates=replicates, without=without)
+    if not set(truths) & {block.protocol for block in read}:
         raise InputError(
             f"Expected the run to hold scores of the protocol `{truths[0]}`, found none."
         )
     rows = []
-    read = read_blocks(scores, outcomes, replicates=replicates)
     for _, same_setting in groupby(read, key=lambda block: block.setting):
         blocks = {block.protocol: block for block in same_setting}
         known = (blocks[label] for label in truths if label in blocks)
@@ -142,25 +154,25 @@ def _row(
     if not len(rows):
         return None
 
-    def correlations(weights: Floats, off: Floats, true_off: Floats) -> Floats:
-        by_protocol = _order(block, mine, rows, weights, off)
-        return spearman(by_protocol, _order(reference, true, true_rows, weights, true_off))
+    numbers = block.statistic(mine, rows), reference.statistic(true, true_rows)
+    higher = block.higher_is_better, reference.higher_is_better
 
-    groups = reference.groups_at(true_rows)
+    def correlations(pair: Sequence[Floats]) -> Floats:
+        both = (values if up else -values for values, up in zip(pair, higher, strict=True))
+        return spearman(*(levels(values) for values in both))  # only their orders are compared
+
+    index = reference.groups_numbered(true_rows)
     low = high = None
-    if len(set(groups)) >= FEWEST_GROUPS:
+    if index.max() + 1 >= FEWEST_GROUPS:
         off = _off(block, mine, rows, resamples, seed)
         true_off = _off(reference, true, true_rows, resamples, seed)
         parts, start = [], 0
-        for weights in _weights(groups, resamples, seed, len(mine)):
-            end = start + len(weights)
-            parts.append(correlations(weights, off[start:end], true_off[start:end]))
-            start = end
-        drawn = np.concatenate(parts)
+        for drawn in _resampled(numbers, index, resamples, seed):
+            part = slice(start, start := start + len(drawn[0]))
+            parts.append(correlations([drawn[0] + off[part], drawn[1] + true_off[part]]))
         ends = [(1 - level) / 2, (1 + level) / 2]
-        low, high = (float(end) for end in np.nanquantile(drawn, ends))
-    exactly = np.zeros((1, len(mine)))
-    value = float(correlations(np.ones((1, len(rows))), exactly, exactly)[0])
+        low, high = (float(end) for end in np.nanquantile(np.concatenate(parts), ends))
+    value = float(correlations([of(np.ones((1, len(rows)))) for of in numbers])[0])
     return TrustRow(
         *block.setting,
         protocol=block.protocol,
@@ -183,17 +195,6 @@ def _on_both(one: Block, rows: Places, other: Block, other_rows: Places) -> tupl
     return one.rows_of(samples), other.rows_of(samples)
 
 
-def _order(
-    block: Block,
-    methods: Sequence[MethodScores],
-    rows: Places,
-    weights: Floats,
-    off: Floats,
-) -> Floats:  # [b, m]
-    values = block.statistic(methods, rows)(weights) + off
-    return levels(values if block.higher_is_better else -values)  # only their order is compared
-
-
 def _off(
     block: Block,
     methods: Sequence[MethodScores],
@@ -208,10 +209,18 @@ def _off(
     return replicate_draws(means, resamples, seed)
 
 
-def _weights(
-    groups: Sequence[str], resamples: int, seed: int, columns: int
-) -> Iterator[Floats]:  # each [b, n]
-    """How often each sample enters each resample: groups are drawn whole."""
-    _, index = np.unique(groups, return_inverse=True)
-    for counts in resample_counts(int(index.max()) + 1, resamples, seed, columns=columns):
-        yield counts[:, index]
+def _resampled(
+    numbers: tuple[SetScores, SetScores], index: Codes, resamples: int, seed: int
+) -> Iterator[list[Floats]]:  # two of [b, m]
+    """Both protocols' scores of the methods in each resample of the groups of their samples."""
+    n_groups, methods = int(index.max()) + 1, len(numbers[0].outcomes)
+    add_up = all(of.adds_up for of in numbers)
+    combined = combined_groups(n_groups) if add_up else None
+    if combined is None:
+        for counts in resample_counts(n_groups, resamples, seed, columns=methods):
+            weights = counts[:, index]
+            yield [of(weights) for of in numbers]
+        return
+    grouped = GroupedRows(combined.index[index])
+    for counts in resample_counts(len(grouped.sizes), resamples, seed, columns=methods):
+        yield [of.of_groups(grouped, counts) for of in numbers]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from assay.store import Array, Preview, RunFiles, SettingKey, ShardEntry
+from assay.store import Array, Manifest, Preview, RunFiles, SettingKey, ShardEntry
 from assay.store.files import unpacked_arrays
 
 ShownSample = tuple[ShardEntry, Preview]  # a preview, and the shard that holds its files
@@ -164,10 +164,9 @@ def build(
         None where there are no previews or no maps that can be shown.
     """
     previews = _previews(files, setting)
-    shards = [shard for shard in files.manifest.shards if shard.setting == setting]
-    one_seed = [shard for shard in shards if shard.seed == shards[0].seed]
-    samples = dict.fromkeys(sample for shard in one_seed for sample in shard.samples)
-    available = [sample for sample in samples if sample in previews]
+    one_seed = _one_seed(files.manifest, setting)
+    samples = {sample for shard in one_seed for sample in shard.samples}
+    available = _available(one_seed, previews)
     chosen = spread(available, count)
     maps = {method: _maps(files, one_seed, method, chosen) for method in methods}
     columns = [method for method in methods if maps[method]]
@@ -184,6 +183,23 @@ def build(
         )
         rows.append(_row(files, previews[sample], tiles))
     return Gallery(tuple(columns), tuple(rows), len(available), len(samples))
+
+
+def shown_samples(files: RunFiles, setting: SettingKey, count: int) -> Sequence[str]:
+    """The samples that `build` shows: at most so many, evenly spaced."""
+    previews = _previews(files, setting)
+    return spread(_available(_one_seed(files.manifest, setting), previews), count)
+
+
+def _one_seed(manifest: Manifest, setting: SettingKey) -> list[ShardEntry]:
+    """The shards of a setting's first seed."""
+    shards = [shard for shard in manifest.shards if shard.setting == setting]
+    return [shard for shard in shards if shard.seed == shards[0].seed]
+
+
+def _available(shards: Sequence[ShardEntry], previews: Mapping[str, ShownSample]) -> list[str]:
+    """The samples that have a preview, in the order of the run."""
+    return list(dict.fromkeys(s for shard in shards for s in shard.samples if s in previews))
 
 
 def _previews(files: RunFiles, setting: SettingKey) -> dict[str, ShownSample]:

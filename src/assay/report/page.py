@@ -5,21 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import jinja2
-import pyarrow as pa
-import pyarrow.compute as pc
 from markupsafe import Markup, escape
 
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
 from assay.report import board, facts, gallery, known_truth, traces, verdict
-from assay.report.charts import shown
 from assay.report.model_section import model_section
 from assay.report.promise_table import PromiseLine, promise_lines
 from assay.report.protocol_panels import FieldKey, ProtocolPanel
+from assay.report.sample_numbers import TipScores, sample_numbers
 from assay.report.shown_run import ShownRun
-from assay.store import Manifest, SettingKey
-
-SETTING = list(SettingKey._fields)  # the columns that name a setting
+from assay.store import Manifest
 
 
 @dataclass(frozen=True)
@@ -124,21 +120,23 @@ def _sections(results: ShownRun, manifest: Manifest) -> Iterator[Section]:
     ranked = results.leaderboard()
     present = {row.setting for row in ranked.by_protocol}
     settings = [setting for setting in manifest.settings if setting in present]
-    messages, others = _messages(results, manifest), _other_metrics(results.scores)
-    curves = traces.average(results.curves, results.scores)
+    messages = _messages(results, manifest)
+    curves = traces.average(results.arrays)
     style = traces.styles(manifest)
     count = gallery.per_setting(len(settings), len(manifest.methods))
+    shown = {s: gallery.shown_samples(results.files, s, count) for s in settings}
+    numbers = sample_numbers(results.arrays, results.outcomes, shown)
     promises = promise_lines(results.checks)
     truths = manifest.truth_protocols
     trust = results.trust_rows() if truths else []
     several = len({setting[:2] for setting in settings}) < len(settings)
     for i, setting in enumerate(settings):
-        one = board.build(setting, ranked, manifest, messages, others)
+        one = board.build(setting, ranked, manifest, messages, numbers.others)
         methods = [line.method for line in one.lines]
         clean = manifest.accuracy(setting.dataset, setting.model)
         without_truth, truth_panels = known_truth.split(one, truths)
         answer = verdict.judge(without_truth, manifest.methods, clean.accuracy if clean else None)
-        tips = _tips(results.scores, setting, list(manifest.protocols))
+        tips = _tips(numbers.tips.get(setting, {}), list(manifest.protocols))
         yield Section(
             f"s{i}",
             verdict.setting_name(one, several),
@@ -162,37 +160,11 @@ def _messages(results: ShownRun, manifest: Manifest) -> dict[FieldKey, str]:
     }
 
 
-def _other_metrics(scores: pa.Table) -> dict[FieldKey, str]:
-    """The means of the numbers that protocols give besides their score."""
-    known = scores.filter(pc.and_(pc.invert(scores["headline"]), pc.is_finite(scores["value"])))
-    by = [*SETTING, "method", "protocol", "metric"]
-    means = (
-        known.group_by(by).aggregate([("value", "mean")]).sort_by([(n, "ascending") for n in by])
-    )
-    numbers: dict[FieldKey, list[str]] = {}
-    for row in means.to_pylist():
-        setting = SettingKey(*(row[name] for name in SETTING))
-        here = numbers.setdefault((setting, row["method"], row["protocol"]), [])
-        here.append(f"{row['metric']} {shown(row['value_mean'])}")
-    return {key: ", ".join(texts) for key, texts in numbers.items()}
-
-
-def _tips(scores: pa.Table, setting: SettingKey, protocols: Sequence[str]) -> gallery.Tips:
-    """A function from samples to the headline score of each (method, sample) per protocol."""
+def _tips(scores: TipScores, protocols: Sequence[str]) -> gallery.Tips:
+    """A function from samples to the score of each (method, sample) per protocol, in order."""
 
     def tips(samples: Sequence[str]) -> Mapping[tuple[str, str], Mapping[str, float]]:
-        chosen = pc.is_in(scores["sample"], value_set=pa.array(samples, pa.string()))
-        chosen = pc.and_(scores["headline"], chosen)
-        for name, value in zip(SETTING, setting, strict=True):
-            chosen = pc.and_(chosen, pc.equal(scores[name], value))
-        by = ["method", "sample", "protocol"]
-        means = scores.filter(chosen).group_by(by).aggregate([("value", "mean")])
-        by_map: dict[tuple[str, str], dict[str, float]] = {}
-        for row in means.to_pylist():
-            if row["value_mean"] is not None:
-                here = by_map.setdefault((row["method"], row["sample"]), {})
-                here[row["protocol"]] = row["value_mean"]
-        return {k: {p: v[p] for p in protocols if p in v} for k, v in by_map.items()}
+        return {k: {p: v[p] for p in protocols if p in v} for k, v in scores.items()}
 
     return tips
 

@@ -10,6 +10,7 @@ from assay.ranking.leaderboard import Leaderboard
 from assay.ranking.sets import Key, Outcome
 from assay.ranking.trust import TrustRow
 from assay.store import CellRecord, Manifest, RunFiles
+from assay.store.run_arrays import RunArrays
 
 
 class ShownRun(Protocol):
@@ -41,13 +42,8 @@ class ShownRun(Protocol):
         ...
 
     @property
-    def scores(self) -> pa.Table:
-        """One row per sample and metric of every cell."""
-        ...
-
-    @property
-    def curves(self) -> pa.Table:
-        """The curves behind the scores."""
+    def arrays(self) -> RunArrays:
+        """The scores and curves as arrays."""
         ...
 
     @property

@@ -1,20 +1,20 @@
 """The curves behind the scores: means and bands per method, drawn once where they are equal."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from markupsafe import Markup
 
 from assay.report import charts
 from assay.store import Array, Manifest, ProtocolEntry, SettingKey
+from assay.store.run_arrays import CurvePart, RunArrays
 
 Curve = tuple[Array, Array, Array]  # x, mean, half-width of the band
 SettingCurves = dict[tuple[str, str], dict[str, Curve]]  # (protocol, curve name), then method
 COLOURS, GREYS = 14, 8
-_LABELS = ["dataset", "model", "checkpoint", "method", "protocol"]
 
 
 @dataclass(frozen=True)
@@ -40,42 +40,87 @@ def styles(manifest: Manifest) -> dict[str, str]:
     return classes
 
 
-def average(curves: pa.Table, scores: pa.Table) -> dict[SettingKey, SettingCurves]:
+def average(arrays: RunArrays) -> dict[SettingKey, SettingCurves]:
     """Mean curves by setting, then (protocol, curve name), then method.
 
-    Seeds are averaged within a sample first; the band is 1.96 standard errors over samples.
+    Seeds are averaged within a sample first; the band is 1.96 standard errors over samples. The
+    curves of one method under one protocol are in memory at a time.
     """
-    if not curves.num_rows:
-        return {}
-    who = scores.group_by(["cell", *_LABELS]).aggregate([])
-    index = pc.index_in(curves["cell"], value_set=who["cell"].combine_chunks())
-    known = pc.and_(pc.is_valid(index), pc.is_finite(curves["value"]))
-    table = curves.select(["sample", "name", "step", "x", "value"]).filter(known)
-    for name in _LABELS:
-        table = table.append_column(name, who[name].take(index.filter(known)))
-    line = [*_LABELS, "name", "step"]
-    per_sample = table.group_by([*line, "sample"]).aggregate([("value", "mean"), ("x", "mean")])
-    spread = pc.VarianceOptions(ddof=1)
-    points = per_sample.group_by(line).aggregate(
-        [
-            ("value_mean", "mean"),
-            ("value_mean", "stddev", spread),
-            ("value_mean", "count"),
-            ("x_mean", "mean"),
-        ]
-    ).sort_by([(name, "ascending") for name in line])  # fmt: skip
     by_setting: dict[SettingKey, SettingCurves] = {}
-    collected: dict[tuple[str, ...], list[tuple[float, float, float]]] = {}
-    for row in points.to_pylist():
-        error = row["value_mean_stddev"]
-        half = np.nan if error is None else 1.96 * error / np.sqrt(row["value_mean_count"])
-        group = tuple(row[c] for c in [*_LABELS, "name"])
-        collected.setdefault(group, []).append((row["x_mean_mean"], row["value_mean_mean"], half))
-    for (dataset, model, checkpoint, method, protocol, name), values in collected.items():
-        x, mean, half = np.asarray(values, dtype=float).T
-        here = by_setting.setdefault(SettingKey(dataset, model, checkpoint), {})
-        here.setdefault((protocol, name), {})[method] = (x, mean, half)
+    for block in arrays.scores():
+        setting = SettingKey(block.dataset, block.model, block.checkpoint)
+        for method in block.methods:
+            for name, points in _moments(arrays.curves(block, method)).items():
+                if (curve := points.curve()) is not None:
+                    here = by_setting.setdefault(setting, {})
+                    here.setdefault((block.protocol, name), {})[method] = curve
     return by_setting
+
+
+def _moments(parts: Iterable[CurvePart]) -> dict[str, _Moments]:
+    """The means and spreads of curves by name; samples that several seeds have count once."""
+    by_seed: dict[int, list[CurvePart]] = {}
+    for part in parts:
+        by_seed.setdefault(part.seed, []).append(part)
+    every = [part for some in by_seed.values() for part in some]
+    moments: dict[str, _Moments] = {}
+    for name in dict.fromkeys(name for part in every for name in part.curves):
+        mine = [part for part in every if name in part.curves]
+        points = moments[name] = _Moments(max(len(part.x) for part in mine))
+        if len(by_seed) == 1:
+            for part in mine:
+                points.add(part.curves[name], np.broadcast_to(part.x, part.curves[name].shape))
+        else:
+            points.add(*_over_seeds(mine, name, len(points.count)))
+    return moments
+
+
+def _over_seeds(parts: Sequence[CurvePart], name: str, steps: int) -> tuple[Array, Array]:
+    """The curve and x of every sample, averaged over the seeds that have it [n, K]."""
+    rows = 1 + max(int(part.rows.max(initial=-1)) for part in parts)
+    total, x, count = (np.zeros((rows, steps)) for _ in range(3))
+    for part in parts:
+        curve = part.curves[name]
+        known = np.isfinite(curve)
+        fields = part.rows[:, None], np.arange(len(part.x))
+        total[fields] += np.where(known, curve, 0.0)
+        x[fields] += np.where(known, part.x, 0.0)
+        count[fields] += known
+    with np.errstate(invalid="ignore"):
+        return total / count, x / count
+
+
+class _Moments:
+    """Number, mean and squared deviations of the finite values of each step."""
+
+    def __init__(self, steps: int) -> None:
+        """Begin with no values."""
+        self.count, self._mean, self._squares, self._x = np.zeros((4, steps))
+
+    def add(self, values: Array, x: Array) -> None:
+        """Add curves [n, K], and where they were taken [n, K]."""
+        here = slice(values.shape[1])
+        known = np.isfinite(values)
+        count = known.sum(axis=0)
+        some = np.maximum(count, 1)
+        mean = np.where(known, values, 0.0).sum(axis=0) / some
+        squares = np.square(np.where(known, values - mean, 0.0)).sum(axis=0)
+        before, both = self.count[here], np.maximum(self.count[here] + count, 1)
+        apart = mean - self._mean[here]
+        self._squares[here] += squares + np.square(apart) * before * count / both
+        self._mean[here] += apart * count / both
+        self._x[here] += np.where(known, x, 0.0).sum(axis=0)
+        self.count[here] += count
+
+    def curve(self) -> Curve | None:
+        """x, mean and half-width of the band where there are values; None where there are none."""
+        there = self.count > 0
+        if not there.any():
+            return None
+        count = self.count[there]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spread = np.sqrt(self._squares[there] / (count - 1))  # of one sample it is unknown
+        return self._x[there] / count, self._mean[there], 1.96 * spread / np.sqrt(count)
 
 
 def panels(

@@ -15,19 +15,16 @@ from assay.store.tables import Array
 MOST_BYTES = 1 << 30  # of the scores that are read at once
 _EACH = 9  # bytes of a score and its status
 
-Place = tuple[int, int]  # of a record in its log
+LogPlace = tuple[int, int]  # of a record in its log
 
 
 class LogArrays:
-    """The scores and curves of a run; the blocks of one setting are in memory at a time.
-
-    Protocols that describe the model, whatever the map, are left out.
-    """
+    """The scores and curves of a run; the blocks of one setting are in memory at a time."""
 
     def __init__(self, files: RunFiles) -> None:
         """Set the run; nothing is read yet."""
         self.files = files
-        self._curves: dict[str, dict[str, Place]] = {}  # by shard and cell: records with curves
+        self._curves: dict[str, dict[str, LogPlace]] = {}  # by shard and cell: records with curves
 
     def scores(self) -> Iterator[ScoreArrays]:
         """The scores, one block per setting and protocol, in the order of the suite."""
@@ -36,7 +33,7 @@ class LogArrays:
             shards = [shard for shard in manifest.shards if shard.setting == setting]
             size = _EACH * len(manifest.methods) * sum(len(shard.samples) for shard in shards)
             at_once = max(1, MOST_BYTES // max(1, size))
-            labels = [label for label, p in manifest.protocols.items() if p.judges != "model"]
+            labels = list(manifest.protocols)
             for start in range(0, len(labels), at_once):
                 yield from self._blocks(shards, labels[start : start + at_once])
 
@@ -67,7 +64,7 @@ class LogArrays:
         return next(cell for cell in read_cells(record, only=(key,)))
 
     def _note_curves(
-        self, shard: ShardEntry, facts: Sequence[Mapping[str, object]], place: Place
+        self, shard: ShardEntry, facts: Sequence[Mapping[str, object]], place: LogPlace
     ) -> None:
         noted = self._curves.setdefault(shard.id, {})
         for cell in facts:
@@ -83,12 +80,7 @@ class LogArrays:
         groups = list(samples)
         seeds = list(dict.fromkeys(shard.seed for shard in shards))
         shape = (len(seeds), len(manifest.methods), len(samples))
-        metrics = {label: [manifest.protocols[label].metric] for label in labels}
-        for label in labels:
-            metrics[label] += list(manifest.protocols[label].replicates)
-        values = {
-            (label, metric): np.full(shape, np.nan) for label in labels for metric in metrics[label]
-        }
+        values = {label: {manifest.protocols[label].metric: _unknown(shape)} for label in labels}
         statuses = {label: np.zeros(shape, np.uint8) for label in labels}
         places = {shard.seed: self._places(shard, labels) for shard in shards}
         for shard, rows in _rows(shards):
@@ -103,13 +95,13 @@ class LogArrays:
                     continue
                 label, method = places[shard.seed][cell.cell]
                 statuses[label][seed, method, where] = cell.statuses
-                for metric in metrics[label]:
-                    if metric in cell.metrics:
-                        values[label, metric][seed, method, where] = cell.metrics[metric]
-                    else:  # an earlier record of the cell may have had it
-                        values[label, metric][seed, method, where] = np.nan
+                here = values[label]
+                for metric in cell.metrics.keys() - here.keys():
+                    here[metric] = _unknown(shape)
+                for metric, table in here.items():  # an earlier record may have had more of them
+                    table[seed, method, where] = cell.metrics.get(metric, np.nan)
         for label in labels:
-            protocol, setting = manifest.protocols[label], shards[0].setting
+            protocol, setting, own = manifest.protocols[label], shards[0].setting, values.pop(label)
             yield ScoreArrays(
                 *setting,
                 label,
@@ -121,9 +113,9 @@ class LogArrays:
                 list(manifest.methods),
                 [json.dumps(method.options) for method in manifest.methods.values()],
                 seeds,
-                values.pop((label, protocol.metric)),
+                own.pop(protocol.metric),
                 statuses.pop(label),
-                {name: values.pop((label, name)) for name in protocol.replicates},
+                dict(sorted(own.items())),
             )
 
     def _places(self, shard: ShardEntry, labels: Sequence[str]) -> dict[str, tuple[str, int]]:
@@ -149,6 +141,10 @@ class LogArrays:
         for record in records:
             self._note_curves(shard, record.facts["cells"], record.place)
         return groups, itertools.chain.from_iterable(read_cells(r, False) for r in records)
+
+
+def _unknown(shape: tuple[int, ...]) -> Array:
+    return np.full(shape, np.nan)
 
 
 def _samples(shards: Sequence[ShardEntry]) -> list[str]:

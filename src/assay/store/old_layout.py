@@ -188,11 +188,15 @@ def _drop_old_files(store: Store) -> None:
 
 def read_old_reduction(
     store: Store, key: str
-) -> tuple[dict[tuple[int, str], float], dict[int, float]] | None:
-    """The stored numbers of a user's own reduction: by seed and sample, and by weighted set."""
+) -> tuple[dict[int, tuple[list[str], Array]], dict[int, float]] | None:
+    """The stored numbers of a user's own reduction: by seed, and by weighted set."""
     table = store.read_table(store.path("reductions", f"{key}.parquet"), REDUCED)
     if table is None:
         return None
-    rows = table.to_pylist()
-    own = {(row["seed"], row["sample"]): row["value"] for row in rows if row["draw"] is None}
-    return own, {row["draw"]: row["value"] for row in rows if row["draw"] is not None}
+    of_samples = table.filter(table["draw"].is_null())
+    own = {}
+    for seed in of_samples["seed"].unique().to_pylist():
+        mine = of_samples.filter(pc.equal(of_samples["seed"], seed))
+        own[seed] = mine["sample"].to_pylist(), mine["value"].to_numpy()
+    of_draws = table.filter(table["draw"].is_valid())
+    return own, dict(zip(of_draws["draw"].to_pylist(), of_draws["value"].to_pylist(), strict=True))

@@ -29,7 +29,8 @@ class ScoreArrays:
         seeds: The seeds of the run.
         values: Scores [seeds, methods, samples], NaN where there is none.
         statuses: The place in `STATUSES` of each score's status, uint8 [seeds, methods, samples].
-        replicates: Further scores of the same shape, by metric, of which `values` is the mean.
+        replicates: Further scores of the same shape, by metric: the replicates of which `values`
+            is the mean, and whatever else the protocol gives.
     """
 
     dataset: str
