@@ -20,11 +20,10 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
-import pyarrow as pa
 
 import assay
-from assay.store import CURVES, SCORES, Array, Store
-from assay.store.pieces import CellPiece
+from assay.store import Array, Store, StoredCell
+from assay.store.pieces import CellsPiece, SamplesPiece
 
 SETS, TRACED, STEPS = 2, 3, 11
 X = np.linspace(0, 1, STEPS)
@@ -35,7 +34,7 @@ import json, resource, sys, time
 import assay
 started, cpu = time.perf_counter(), time.process_time()
 results = assay.load(sys.argv[1])
-results.entries, results.scores
+results.entries, results.arrays, results.scores
 loaded = time.perf_counter() - started
 if sys.argv[2] != "load":
     len(results.leaderboard())
@@ -65,35 +64,27 @@ class SyntheticRun:
         """Write every cell of every shard, and the manifest."""
         self.store.create()
         for place, samples in enumerate(self.shards):
-            for p, protocol in enumerate(self.protocols):
-                for m, method in enumerate(self.methods):
-                    self._cell(place, samples, p, protocol, m, method)
+            shard = f"s{place:05d}"
+            SamplesPiece(shard, samples, samples).write(self.store)
+            for m, method in enumerate(self.methods):
+                cells = [
+                    self._cell(place, len(samples), p, protocol, m, method)
+                    for p, protocol in enumerate(self.protocols)
+                ]
+                CellsPiece(shard, cells).write(self.store)
         self.store.write_json(self.store.path("manifest.json"), self._manifest())
-        self.store.path("spec.yaml").write_text(
-            "datasets: [d]\nmodels: [m]\nmethods: [a]\nprotocols: [p]\n", encoding="utf-8"
-        )
+        suite = "datasets: [d]\nmodels: [m]\nmethods: [a]\nprotocols: [p]\n"
+        self.store.write_text(self.store.path("spec.yaml"), suite, "# {}")
 
-    def _cell(
-        self, place: int, samples: list[str], p: int, protocol: str, m: int, method: str
-    ) -> None:
-        n, cell = len(samples), f"c{p:02d}x{m:02d}"
+    def _cell(self, place: int, n: int, p: int, protocol: str, m: int, method: str) -> StoredCell:
         generator = np.random.default_rng((place, p, m))
         easy = np.random.default_rng((place, p)).normal(size=n)  # what all methods share
         values = 0.5 + 0.02 * m / len(self.methods) + 0.1 * (easy + generator.normal(size=n))
-        curves = CURVES.empty_table()
-        if p < TRACED:
-            named = self._curves(generator, n, p < SETS)
-            curves = pa.concat_tables(
-                [_curve_table(cell, samples, name, curve) for name, curve in named.items()]
-            )
-        about = {
-            "cell": cell, "shard": f"s{place:04d}", "dataset": "data", "model": "net",
-            "method": method, "protocol": protocol, "status": "ok", "message": "",
-            "seconds": 0.1, "explain_seconds": 0.1, "forwards": n,
-        }  # fmt: skip
-        CellPiece(
-            f"{cell}-s{place:04d}", about, curves, self._scores(cell, samples, values, p, m)
-        ).write(self.store)
+        return StoredCell(
+            f"c{p:02d}x{m:02d}", method, protocol, "ok", seconds=0.1, explain_seconds=0.1,
+            forwards=n, metrics={_metric(p): values}, statuses=np.ones(n, np.uint8), x=X,
+            curves=self._curves(generator, n, p < SETS) if p < TRACED else {},
+        )  # fmt: skip
 
     def _curves(self, generator: np.random.Generator, n: int, judged: bool) -> dict[str, Array]:
         if not judged:
@@ -102,26 +93,6 @@ class SyntheticRun:
         mass[:, 0], mass[:, -1] = 0, 1
         correct = generator.random((n, STEPS)) < X
         return {"correct": correct.astype(float), "mass": mass.astype(np.float32).astype(float)}
-
-    def _scores(self, cell: str, samples: list[str], values: Array, p: int, m: int) -> pa.Table:
-        n = len(samples)
-        fixed = {
-            "cell": cell, "dataset": "data", "model": "net", "checkpoint": "",
-            "method": self.methods[m], "method_version": 1, "method_options": "{}",
-            "protocol": self.protocols[p], "protocol_version": 1,
-            "protocol_options": json.dumps(_options(p)), "metric": _metric(p),
-            "target": "label", "seed": 0, "higher_is_better": True,
-            "status": "ok", "headline": True,
-        }  # fmt: skip
-        columns = {
-            name: pa.repeat(pa.scalar(v, SCORES.field(name).type), n) for name, v in fixed.items()
-        }
-        columns |= {
-            "sample": pa.array(samples),
-            "group": pa.array(samples),
-            "value": pa.array(values),
-        }
-        return pa.table([columns[name] for name in SCORES.names], schema=SCORES)
 
     def _manifest(self) -> dict[str, object]:
         methods = {
@@ -136,18 +107,17 @@ class SyntheticRun:
             for p, name in enumerate(self.protocols)
         }  # fmt: skip
         cells = [f"c{p:02d}x{m:02d}" for p in range(len(protocols)) for m in range(len(methods))]
+        setting = {"dataset": "data", "model": "net", "checkpoint": "", "seed": 0}
         shards = [
-            {
-                "id": f"s{place:04d}", "dataset": "data", "model": "net", "checkpoint": "",
-                "seed": 0, "samples": samples, "cells": cells,
-            }
+            {"id": f"s{place:05d}", **setting, "samples": samples}
             for place, samples in enumerate(self.shards)
-        ]  # fmt: skip
+        ]
         return {
-            "assay": assay.__version__, "identity": 2, "created": "2026-01-01T00:00:00",
-            "models": {"net": {"checkpoint": ""}},
+            "assay": assay.__version__, "layout": 2, "identity": 2,
+            "created": "2026-01-01T00:00:00", "models": {"net": {"checkpoint": ""}},
             "datasets": {"data": {"n": sum(map(len, self.shards)), "modality": "vector"}},
             "methods": methods, "protocols": protocols, "seeds": [0], "shards": shards,
+            "keys": [{**setting, "cells": cells}],
         }  # fmt: skip
 
 
@@ -157,22 +127,6 @@ def _metric(p: int) -> str:
 
 def _options(p: int) -> dict[str, object]:
     return {"epsilon": 1.0, "levels": [0.9], "variant": "slope"} if p < SETS else {"steps": 10}
-
-
-def _curve_table(cell: str, samples: list[str], name: str, curve: Array) -> pa.Table:
-    n, k = curve.shape
-    return pa.table(
-        [
-            pa.repeat(cell, n * k),
-            pa.array(samples).take(pa.array(np.repeat(np.arange(n), k))),
-            pa.array(np.zeros(n * k, np.int64)),
-            pa.repeat(name, n * k),
-            pa.array(np.tile(np.arange(k), n)),
-            pa.array(np.tile(X, n)),
-            pa.array(np.ascontiguousarray(curve).ravel()),
-        ],
-        schema=CURVES,
-    )
 
 
 def measure(folder: Path, what: str) -> tuple[float, float, float]:
@@ -189,7 +143,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--methods", type=int, default=5)
     parser.add_argument("--protocols", type=int, default=4)
-    parser.add_argument("--shard", type=int, default=12_500, help="samples of a shard")
+    parser.add_argument("--shard", type=int, default=64, help="samples of a shard")
     parser.add_argument(
         "--folder", type=Path, help="where the run is kept, and used if it is there"
     )
@@ -201,7 +155,8 @@ def main() -> None:
             started = time.perf_counter()
             run = SyntheticRun(folder, given.samples, given.methods, given.protocols, given.shard)
             run.write()
-            print(f"written in {time.perf_counter() - started:.0f} s")
+            files = sum(path.is_file() for path in folder.rglob("*"))
+            print(f"written in {time.perf_counter() - started:.0f} s, {files} files")
         print(f"{given.samples} samples x {given.methods} methods x {given.protocols} protocols")
         print("step         seconds  CPU s  peak GB  (goal at 50,000 x 50 x 30)")
         for step in given.steps:

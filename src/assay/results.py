@@ -1,7 +1,7 @@
 """A run read back from its folder: tables, order, page."""
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -11,6 +11,7 @@ from assay.errors import InputError, PrerequisiteError, unknown, warn
 from assay.store import (
     CHECKS,
     CURVES,
+    SCORES,
     Array,
     CellRecord,
     Limits,
@@ -22,6 +23,7 @@ from assay.store import (
     query,
     require_run,
 )
+from assay.store.lazy_table import LazyTable, whole_or_lazy
 from assay.store.log_arrays import LogArrays
 from assay.store.run_tables import check_tables, curve_tables, score_tables
 from assay.suite.spec import Spec, read_suite
@@ -75,25 +77,33 @@ class Results:
         return read_suite(self.store.path("spec.yaml"))
 
     @functools.cached_property
-    def scores(self) -> pa.Table:
-        """One row per sample and metric of every cell."""
+    def scores(self) -> "pa.Table | LazyTable":
+        """One row per sample and metric of every cell; a `LazyTable` above 5 million rows."""
+        self._require_cells()
+        return whole_or_lazy(SCORES, self._rows, self._score_parts)
+
+    def _score_parts(self) -> Iterator[pa.Table]:
+        """The scores of one shard after the other, with every sample's part of its set's number."""
         if not self.outcomes:
-            return self._scores_of_shards
-        from assay.ranking.sets import with_values
+            return score_tables(self.files)
+        from assay.ranking.set_parts import SetParts
 
-        return with_values(self._scores_of_shards, self.outcomes)
+        parts = SetParts(self.outcomes)
+        return (parts.put_into(table) for table in score_tables(self.files))
 
-    @functools.cached_property
-    def _scores_of_shards(self) -> pa.Table:
-        """The scores as they are stored: without parts of numbers of whole sets."""
-        tables = list(score_tables(self.files))
-        if not tables:
+    @property
+    def _rows(self) -> int:
+        """The number of headline scores that the run plans."""
+        return sum(len(shard.samples) * len(shard.cells) for shard in self.entries.shards)
+
+    def _require_cells(self) -> None:
+        if not self.files.any_cells:
             raise PrerequisiteError(f"The run in `{self.folder}` has no scores yet; run it again.")
-        return pa.concat_tables(tables)
 
     @functools.cached_property
     def arrays(self) -> "RunArrays":
         """The scores, as they are stored, and curves as arrays, which ranking and the page read."""
+        self._require_cells()
         return LogArrays(self.files)
 
     @functools.cached_property
@@ -115,10 +125,9 @@ class Results:
         return {label: entry.limits for label, entry in self.entries.protocols.items()}
 
     @functools.cached_property
-    def curves(self) -> pa.Table:
-        """The curves behind the scores."""
-        tables = list(curve_tables(self.files))
-        return pa.concat_tables(tables) if tables else CURVES.empty_table()
+    def curves(self) -> "pa.Table | LazyTable":
+        """The curves behind the scores; a `LazyTable` where the scores are one."""
+        return whole_or_lazy(CURVES, self._rows, lambda: curve_tables(self.files))
 
     @functools.cached_property
     def checks(self) -> pa.Table:
@@ -145,7 +154,7 @@ class Results:
     @property
     def failures(self) -> list[StoredObject]:
         """The records of the cells that failed, with their messages."""
-        return [cell for cell in self.cells if cell["status"] == "failed"]
+        return [r.to_json() for r in self.files.records() if r.status == "failed"]
 
     @property
     def not_applicable(self) -> list[dict[str, str]]:
@@ -153,7 +162,7 @@ class Results:
 
         Each reason appears once; a cell whose shards have different reasons has a row for each.
         """
-        refused = [record for record in self.records if record.status == "n/a"]
+        refused = (record for record in self.files.records() if record.status == "n/a")
         rows = [(r.dataset, r.model, r.method, r.protocol, r.message) for r in refused]
         names = ("dataset", "model", "method", "protocol", "reason")
         return [dict(zip(names, row, strict=True)) for row in dict.fromkeys(rows)]

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from assay.ranking.reductions import Reduction
 from assay.ranking.resampling import Codes, Floats, GroupedRows
@@ -287,24 +285,3 @@ def with_parts(block: ScoreArrays, outcomes: Mapping[Key, Outcome]) -> ScoreArra
             there = [i for i, sample in enumerate(samples) if sample in places]
             values[(*row, [places[samples[i]] for i in there])] = parts[there]
     return replace(block, values=values)
-
-
-def with_values(scores: pa.Table, outcomes: Mapping[Key, Outcome]) -> pa.Table:
-    """Give the scores with every sample's part of its set's number, unknown to a single shard."""
-    values = scores["value"].to_numpy().copy()
-    labels = pa.array(sorted({key[3] for key in outcomes}), pa.string())
-    judged = pc.and_(scores["headline"], pc.is_in(scores["protocol"], value_set=labels))
-    rows = np.flatnonzero(judged.to_numpy())
-    some = scores.select([*_KEY, "seed", "sample"]).take(pa.array(rows))
-    for key, outcome in outcomes.items():
-        mine = pa.array(np.ones(len(some), bool))
-        for column, label in zip(_KEY, key, strict=True):
-            mine = pc.and_(mine, pc.equal(some[column], label))
-        for seed, (samples, parts) in outcome.own.items():
-            here = np.flatnonzero(pc.and_(mine, pc.equal(some["seed"], seed)).to_numpy())
-            names = pa.array(samples, pa.string())
-            place = pc.index_in(some["sample"].take(pa.array(here)), value_set=names)
-            known = place.is_valid().to_numpy()
-            values[rows[here[known]]] = parts[place.drop_null().to_numpy()]
-    index = scores.schema.get_field_index("value")
-    return scores.set_column(index, scores.schema.field("value"), pa.array(values))

@@ -5,8 +5,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from assay.report.cell_totals import CellTotals, MethodTotals
 from assay.report.charts import NOTHING, shown
-from assay.store import CellRecord, CleanAccuracy, Manifest, MethodEntry, PluginEntry, ProtocolEntry
+from assay.store import CleanAccuracy, Manifest, MethodEntry, PluginEntry, ProtocolEntry
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -71,18 +72,16 @@ def _properties(protocol: ProtocolEntry) -> Rows:
     )
 
 
-def methods(manifest: Manifest, records: Sequence[CellRecord]) -> list[Facts]:
+def methods(manifest: Manifest, totals: CellTotals) -> list[Facts]:
     """A card per method, with the costs of its cells."""
     cards = []
     for label, method in manifest.methods.items():
-        mine = [record for record in records if record.method == label]
-        seconds = sum(record.seconds or 0.0 for record in mine)
-        forwards = sum(record.forwards for record in mine)
-        scoring = f"{duration(seconds)}, {forwards:,} forward passes" if mine else NOTHING
+        mine = totals.methods.get(label, MethodTotals())
+        scoring = f"{duration(mine.seconds)}, {mine.forwards:,} forward passes"
         rows = [
             ("passes per sample", _passes(method)),
-            ("explaining", _explaining(mine, manifest)),
-            ("scoring", scoring),
+            ("explaining", _explaining(mine)),
+            ("scoring", scoring if mine.cells else NOTHING),
             *_common(method),
         ]
         tags = (method.family, f"control: {method.control}" if method.control else "")
@@ -124,9 +123,9 @@ def datasets(manifest: Manifest) -> list[Facts]:
     return cards
 
 
-def setup(manifest: Manifest, records: Sequence[CellRecord]) -> Rows:
+def setup(manifest: Manifest, totals: CellTotals) -> Rows:
     """Versions, hardware, seeds, time."""
-    forwards = manifest.forwards or sum(record.forwards for record in records)
+    forwards = manifest.forwards or totals.forwards
     return (
         ("assay", _plain(manifest.assay)),
         ("started", _plain(manifest.created)),
@@ -140,16 +139,12 @@ def setup(manifest: Manifest, records: Sequence[CellRecord]) -> Rows:
     )
 
 
-def troubles(records: Sequence[CellRecord], status: str) -> list[Trouble]:
+def troubles(totals: CellTotals, status: str) -> list[Trouble]:
     """The cells with this status, grouped by method and message."""
-    groups: dict[tuple[str, str], list[CellRecord]] = {}
-    for record in records:
-        if record.status == status:
-            key = record.method, record.message or "no message"
-            groups.setdefault(key, []).append(record)
     return [
-        Trouble(f"{method} · {_some(sorted({r.protocol for r in group}))}", len(group), message)
-        for (method, message), group in groups.items()
+        Trouble(f"{method} · {_some(sorted(group.protocols))}", group.cells, message)
+        for (one, method, message), group in totals.troubles.items()
+        if one == status
     ]
 
 
@@ -194,17 +189,12 @@ def _passes(method: MethodEntry) -> str:
     return f"{forward}{once} forward, {backward} backward"
 
 
-def _explaining(records: Sequence[CellRecord], manifest: Manifest) -> str:
-    """The time to compute the maps; each cell of a shard repeats that of the shard."""
-    spent: dict[str, float] = {}
-    for record in records:
-        if record.explain_seconds is not None:
-            spent[record.shard] = max(spent.get(record.shard, 0.0), record.explain_seconds)
-    samples = sum(len(shard.samples) for shard in manifest.shards if shard.id in spent)
-    if not samples:
+def _explaining(mine: MethodTotals) -> str:
+    """The time to compute the maps."""
+    if not mine.explained:
         return NOTHING
-    total = sum(spent.values())
-    return f"{duration(total)}, {1000 * total / samples:.0f} ms per sample"
+    each = 1000 * mine.explaining / mine.explained
+    return f"{duration(mine.explaining)}, {each:.0f} ms per sample"
 
 
 def _accuracy(entry: CleanAccuracy) -> str:

@@ -10,9 +10,10 @@ from markupsafe import Markup, escape
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.ranking.sets import Variation, variations
 from assay.report import board, facts, gallery, known_truth, traces, verdict
+from assay.report.cell_totals import CellTotals
 from assay.report.model_section import model_section
 from assay.report.promise_table import PromiseLine, promise_lines
-from assay.report.protocol_panels import FieldKey, ProtocolPanel
+from assay.report.protocol_panels import ProtocolPanel
 from assay.report.sample_numbers import TipScores, sample_numbers
 from assay.report.shown_run import ShownRun
 from assay.store import Manifest
@@ -54,8 +55,8 @@ def render(results: ShownRun) -> str:
     Returns:
         The page; it loads nothing from elsewhere and can be read without JavaScript.
     """
-    manifest, records = results.entries, results.records
-    sections = list(_sections(results, manifest))
+    manifest, totals = results.entries, CellTotals.of(results.files)
+    sections = list(_sections(results, manifest, totals))
     compared = model_section(results)
     done, planned = results.progress
     spec = results.files.store.path("spec.yaml")
@@ -70,16 +71,16 @@ def render(results: ShownRun) -> str:
             compared=compared,
             planned=planned,
             done=done,
-            failures=facts.troubles(records, "failed"),
-            failed=sum(record.status == "failed" for record in records),
-            unsuited=facts.troubles(records, "n/a"),
+            failures=facts.troubles(totals, "failed"),
+            failed=totals.failed,
+            unsuited=facts.troubles(totals, "n/a"),
             styles=traces.styles(manifest),
             controls=manifest.controls,
             protocols=facts.protocols(manifest),
-            methods=facts.methods(manifest, records),
+            methods=facts.methods(manifest, totals),
             models=facts.models(manifest),
             datasets=facts.datasets(manifest),
-            setup=facts.setup(manifest, records),
+            setup=facts.setup(manifest, totals),
             few=FEWEST_GROUPS,
             side=gallery.SIDE,
             words=gallery.WORDS,
@@ -116,11 +117,10 @@ def _overview(sections: Sequence[Section]) -> Markup:
     return verdict.overview([(s.name, s.verdict.first) for s in sections])
 
 
-def _sections(results: ShownRun, manifest: Manifest) -> Iterator[Section]:
+def _sections(results: ShownRun, manifest: Manifest, totals: CellTotals) -> Iterator[Section]:
     ranked = results.leaderboard()
     present = {row.setting for row in ranked.by_protocol}
     settings = [setting for setting in manifest.settings if setting in present]
-    messages = _messages(results, manifest)
     curves = traces.average(results.arrays)
     style = traces.styles(manifest)
     count = gallery.per_setting(len(settings), len(manifest.methods))
@@ -131,7 +131,7 @@ def _sections(results: ShownRun, manifest: Manifest) -> Iterator[Section]:
     trust = results.trust_rows() if truths else []
     several = len({setting[:2] for setting in settings}) < len(settings)
     for i, setting in enumerate(settings):
-        one = board.build(setting, ranked, manifest, messages, numbers.others)
+        one = board.build(setting, ranked, manifest, totals.messages, numbers.others)
         methods = [line.method for line in one.lines]
         clean = manifest.accuracy(setting.dataset, setting.model)
         without_truth, truth_panels = known_truth.split(one, truths)
@@ -148,16 +148,6 @@ def _sections(results: ShownRun, manifest: Manifest) -> Iterator[Section]:
             tuple(line for line in promises if line.setting == setting),
             known_truth.describe_truth(one, truth_panels, trust, answer.first),
         )
-
-
-def _messages(results: ShownRun, manifest: Manifest) -> dict[FieldKey, str]:
-    """The message of each cell that left one."""
-    settings = {shard.id: shard.setting for shard in manifest.shards}
-    return {
-        (settings[record.shard], record.method, record.protocol): record.message
-        for record in results.records
-        if record.message and record.shard in settings
-    }
 
 
 def _tips(scores: TipScores, protocols: Sequence[str]) -> gallery.Tips:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from assay.errors import PrerequisiteError
-from assay.store.cell_records import StoredCell
+from assay.store.cell_records import CELLS, StoredCell
 from assay.store.files import FileCheck, Store, file_name, unpacked_arrays
 from assay.store.json_records import StoredObject
 from assay.store.manifest_entries import Manifest, ShardEntry
@@ -83,13 +83,24 @@ class RunFiles:
                 )
 
     @functools.cached_property
+    def any_cells(self) -> bool:
+        """Whether a planned cell is finished."""
+        return any(self._finished(shard) for shard in self.manifest.shards)
+
+    @functools.cached_property
     def progress(self) -> tuple[int, int]:
         """How many cells, counted per shard, have scores, and how many are planned."""
-        done = planned = 0
-        for shard in self.manifest.shards:
-            planned += len(shard.cells)
-            done += sum(1 for _ in self.cells(shard, with_curves=False))
-        return done, planned
+        shards = self.manifest.shards
+        done = sum(len(self._finished(shard)) for shard in shards)
+        return done, sum(len(shard.cells) for shard in shards)
+
+    def _finished(self, shard: ShardEntry) -> set[str]:
+        """The keys of the planned cells that are finished."""
+        if self.old:
+            return set(self.shard(shard).cells).intersection(shard.cells)
+        records = self.log(shard).of_kind(CELLS)
+        stored = {cell["cell"] for record in records for cell in record.facts["cells"]}
+        return stored.intersection(shard.cells)
 
     def maps(self, shard: ShardEntry, method: str) -> Mapping[str, Array]:
         """The stored maps of a method by sample id; empty where none are stored.

@@ -1,9 +1,14 @@
 """The schemas of a run's tables, and SQL over them."""
 
+import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from assay.store.lazy_table import LazyTable
 
 Array = np.ndarray[Any, Any]
 SHOWN_ONLY = ("circular", "upper_bound", "shown")  # statuses that are scored but not ranked
@@ -57,14 +62,24 @@ REDUCED = pa.schema(
 )
 
 
-def query(sql: str, **tables: pa.Table) -> pa.Table:
-    """Run SQL over these tables; the one place where DuckDB is used."""
+def query(sql: str, **tables: pa.Table | LazyTable) -> pa.Table:
+    """Run SQL over these tables; the one place where DuckDB is used.
+
+    A lazy table is streamed where the SQL names it once, else it is copied to a temporary file.
+    """
     import duckdb
 
-    connection = duckdb.connect()
-    try:
-        for name, table in tables.items():
-            connection.register(name, table)
-        return connection.sql(sql).to_arrow_table()
-    finally:
-        connection.close()
+    with tempfile.TemporaryDirectory() as folder:
+        connection = duckdb.connect(str(Path(folder, "tables.db")))
+        try:
+            for name, table in tables.items():
+                times = len(re.findall(rf"\b{name}\b", sql, re.IGNORECASE))
+                if not isinstance(table, LazyTable):
+                    connection.register(name, table)
+                elif times:
+                    connection.register(f"rows_of_{name}", table.to_reader())
+                    kind = "VIEW" if times == 1 else "TABLE"
+                    connection.execute(f"CREATE TEMP {kind} {name} AS SELECT * FROM rows_of_{name}")
+            return connection.sql(sql).to_arrow_table()
+        finally:
+            connection.close()

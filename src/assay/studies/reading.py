@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from assay.errors import PrerequisiteError
 from assay.ranking.resampling import Floats
 from assay.results import Results
+from assay.store.lazy_table import in_memory
 
 
 class Reading:
@@ -40,7 +41,7 @@ class Reading:
     @functools.cached_property
     def samples(self) -> list[str]:
         """The samples, sorted: the rows of every matrix."""
-        return sorted(set(self.results.scores["sample"].to_pylist()))
+        return sorted(set(in_memory(self.results.scores)["sample"].to_pylist()))
 
     def curves(self, protocol: str, method: str) -> dict[str, Floats]:
         """The curves `[n, K]` of a method under a protocol, by name."""
@@ -66,7 +67,7 @@ class Reading:
 
     def _matrices(self, protocol: str, method: str) -> tuple[dict[str, Floats], Floats]:
         cells = pc.unique(self._scores(protocol, method)["cell"])
-        everything = self.results.curves
+        everything = in_memory(self.results.curves)
         mine = everything.filter(pc.is_in(everything["cell"], value_set=cells))
         curves, x = {}, np.empty(0)
         for name in pc.unique(mine["name"]).to_pylist():
@@ -78,7 +79,7 @@ class Reading:
         return curves, x
 
     def _scores(self, protocol: str, method: str) -> pa.Table:
-        rows = self.results.scores
+        rows = in_memory(self.results.scores)
         chosen = pc.and_(pc.equal(rows["protocol"], protocol), pc.equal(rows["method"], method))
         return rows.filter(chosen)
 
