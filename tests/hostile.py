@@ -85,6 +85,20 @@ def killed_once(net: Model, batch: Batch) -> torch.Tensor:
     return noise(net, batch)
 
 
+def kills_at(net: Model, batch: Batch, *, sample: str) -> torch.Tensor:
+    """Noise; the process ends where this sample is explained."""
+    if sample in batch.ids:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return noise(net, batch)
+
+
+def kills_model(net: Model, batch: Batch, *, name: str) -> torch.Tensor:
+    """Noise; the process ends where this model is explained."""
+    if net.name == name:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return noise(net, batch)
+
+
 def slow(net: Model, batch: Batch, *, pause: float = 0.05) -> torch.Tensor:
     """Noise that takes its time."""
     time.sleep(pause)

@@ -31,7 +31,7 @@ ALLOWED = {
     "store": "errors paths",
     "ranking": "errors plugins suite store",
     "report": "errors store ranking",
-    "results": "errors suite store ranking report",
+    "results": "errors paths suite store ranking report",
     "types": "errors plugins",
     "data": "errors paths plugins types",
     "models": "errors paths plugins types",

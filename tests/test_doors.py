@@ -185,6 +185,24 @@ SUITES: dict[str, tuple[Callable[[Here], object], str]] = {
     "suite path of 5,000 characters": (lambda h: read_suite("s" * 5000 + ".yaml"), "long"),
     "suite is a folder": (lambda h: ((h / "a.yaml").mkdir(), read_suite(h / "a.yaml")), "suite"),
     "NUL in suite path": (lambda h: read_suite("a\0.yaml"), "path"),
+    "list 400 deep": (lambda h: parse_suite(deep(400), "s"), "levels deep"),
+    "list 3,000 deep in Python": (lambda h: toy(methods=nested_lists(3000)), "levels deep"),
+    "item 3,000 deep": (
+        lambda h: choose_one("method", {"saliency": {"as": nested_lists(3000)}}), "levels deep"),
+    "aliases of aliases": (lambda h: parse_suite(ALIASES, "s"), "parts"),
+    "field of 100,000 characters": (lambda h: toy(target=["x" * 100_000]), "target"),
+    "reduce is an array": (
+        lambda h: choose_one("method", {"saliency": {"reduce": np.zeros((2, 2))}}), "reduce"),
+    "item is an array": (lambda h: choose_one("method", np.zeros((3, 3))), "name"),
+    "blank name": (lambda h: choose_one("method", {"saliency": {"as": " "}}), "as"),
+    "steps true of numpy": (
+        lambda h: choose_one("protocol", {"deletion": {"steps": np.True_}}), "steps"),
+    "function of no arguments as a method": (lambda h: choose_one("method", "os:getcwd"),
+                                             r"\(model, batch\)"),
+    "function of no arguments as a fill": (lambda h: choose_one("fill", "os:getcwd"),
+                                           r"\(batch\)"),
+    "function of one argument as data": (
+        lambda h: build_one("dataset", "os:fspath"), r"function `\(\)`"),
 }  # fmt: skip
 
 MODELS: dict[str, tuple[Callable[[Here], object], str]] = {
@@ -217,6 +235,25 @@ MODELS: dict[str, tuple[Callable[[Here], object], str]] = {
     "weights folder": (lambda h: model(h, weights=str(h)), "weights"),
     "card path long": (lambda h: model(h, card="w" * 5000), "long"),
     "two class names": (lambda h: run(assay.model(net(), classes=["a", "b"])), "classes.*4"),
+    "2**63 classes": (lambda h: assay.model(net(), classes=2**63), "classes"),
+    "regression as text": (lambda h: assay.model(net(), regression="no"), "regression"),
+    "regression is an array": (lambda h: assay.model(net(), regression=np.ones(2)), "regression"),
+    "name is a number": (lambda h: run(assay.model(net(), name=3)), None),
+    "class names 3,000 deep": (
+        lambda h: assay.model(net(), classes=nested_lists(3000)), "levels deep"),
+    "factory without its argument": (
+        lambda h: (written(h, "f.py", "def build(depth): pass"),
+                   build_one("model", "./f.py:build"))[1], "depth"),
+    "logits sparse": (lambda h: run(Odd(lambda z: z.to_sparse())), "sparse"),
+    "logits on the meta device": (lambda h: run(Odd(lambda z: z.to("meta"))), "meta"),
+    "network that ends the program": (
+        lambda h: assay.explain(Odd(late(SystemExit(0), 0)), *samples(), "saliency"),
+        "end the program"),
+    "network with dropout to explain": (
+        lambda h: assay.explain(Odd(noisy), *samples(), "saliency"), "not a function"),
+    "network with dropout to score": (
+        lambda h: assay.score(Odd(noisy), *samples(), torch.randn(4, 8, 8), "deletion"),
+        "not a function"),
     "meta device": (lambda h: run(net().to("meta")), "meta"),
     "meta device, suite": (lambda h: assay.model(net().to("meta")), "meta"),
     "logits complex": (lambda h: run(Odd(lambda z: z + 1j)), "complex"),
@@ -251,6 +288,26 @@ MODELS: dict[str, tuple[Callable[[Here], object], str]] = {
     "name of a network is half": (lambda h: assay.model(net(), name="\ud800"), "half"),
     "class name is half": (lambda h: assay.model(net(), classes=["\ud800"]), "half"),
 }  # fmt: skip
+
+
+ALIASES = "title: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name[0]}{i} [{', '.join([f'*{before}'] * 10)}]\n"
+    for i, (name, before) in enumerate(
+        [("methods", "a"), ("protocols", "m0"), ("models", "p1"), ("datasets", "m2"),
+         ("train", "d3"), ("environments", "t4"), ("notes", "e5")]
+    )
+)  # fmt: skip
+
+
+def nested_lists(levels: int) -> list[object]:
+    whole: list[object] = []
+    for _ in range(levels):
+        whole = [whole]
+    return whole
+
+
+def noisy(logits: torch.Tensor) -> torch.Tensor:
+    return nn.functional.dropout(logits, 0.5)
 
 
 class Tokenizer:
@@ -375,6 +432,8 @@ METHODS: dict[str, tuple[Callable[[Here], object], str]] = {
     "maps odd": (lambda h: run(methods={"m": Array()}), "m"),
     "maps 0-d": (lambda h: run(methods={"m": torch.tensor(1.0)}), "m"),
     "maps complex": (lambda h: run(methods={"m": torch.zeros(4, 8, 8) + 1j}), "m.*complex"),
+    "maps of bfloat16": (
+        lambda h: run(methods={"m": torch.randn(4, 8, 8).bfloat16()}), None),
     "maps masked": (lambda h: run(methods={"m": masked((4, 8, 8))}), "m.*mask"),
     "maps sparse": (lambda h: run(methods={"m": torch.zeros(4, 64).to_sparse()}), "m.*sparse"),
     "maps meta": (lambda h: run(methods={"m": torch.zeros(4, 8, 8, device="meta")}), "m.*meta"),
@@ -421,6 +480,20 @@ SETTINGS: dict[str, tuple[Callable[[Here], object], str]] = {
     "out is a file": (lambda h: run(out=written(h, "a", "x")), "Cannot write"),
     "dry run out bytes": (
         lambda h: assay.dry_run(net(), samples(), ["saliency"], ["deletion"], out=b"x"), "out"),
+    "out with a colon": (lambda h: run(out="a.py:b"), None),
+    "keep_maps as text": (lambda h: run(keep_maps="no"), "keep_maps"),
+    "one_thread nan": (lambda h: run(one_thread=np.nan), "one_thread"),
+    "trust_code as text": (lambda h: run(trust_code="false"), "trust_code"),
+    "budget is a list": (lambda h: run(budget=["1s"]), "budget"),
+    "budget true": (lambda h: run(budget=True), "budget"),
+    "setting 3,000 deep": (lambda h: run(workers=nested_lists(3000)), "levels deep"),
+    "option of a dry run": (
+        lambda h: assay.dry_run(net(), samples(), ["saliency"], ["deletion"], worker=1),
+        "worker.*workers"),
+    "page in bytes": (lambda h: run(out="r").report(b"x"), "page"),
+    "page of 300 characters": (lambda h: run(out="r").report("x" * 300), "long"),
+    "query that is no SQL": (lambda h: run(out="r").query("select"), "SQL"),
+    "empty query": (lambda h: run(out="r").query(""), "SQL"),
     "load bytes": (lambda h: assay.load(b"x"), "path"),
     "load long": (lambda h: assay.load("x" * 5000), "long"),
 }  # fmt: skip
@@ -496,6 +569,21 @@ def test_gradient_methods_do_not_apply_to_quantised_networks():
     assert "occlusion" in reason
     assert assay.model(packed(0)).weights_hash == assay.model(packed(0)).weights_hash
     assert assay.model(packed(0)).weights_hash != assay.model(packed(1)).weights_hash
+
+
+def test_gradient_methods_do_not_apply_to_networks_that_detach_their_logits():
+    results = run(Odd(torch.Tensor.detach), methods=("saliency", "random"))
+    assert results.failures == []
+    ((method, reason),) = {(r["method"], r["reason"]) for r in results.not_applicable}
+    assert method == "saliency"
+    assert "detaches" in reason
+
+
+def test_long_errors_keep_their_end_where_the_cure_is():
+    error = InputError(f"Expected a name,\ngot {'x' * 10**6} and \ud800. Write another.")
+    assert str(error).startswith("Expected a name, got xxx")
+    assert str(error).endswith("xxx and \\ud800. Write another.")
+    assert len(str(error)) < 3000
 
 
 def test_maps_that_would_lose_something_fail_with_the_reason():

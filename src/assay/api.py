@@ -23,17 +23,19 @@ from assay.plan.class_checks import check_classes
 from assay.plan.forecast import Forecast
 from assay.plan.model_choices import Network, check_shared, models_of, one_model
 from assay.plan.plan import Plan, build_one
+from assay.plan.repeats import check_repeats
 from assay.plan.scoring import dealt, score_case, settled
 from assay.plan.trained_on import warn_of_tuned_samples
 from assay.plugins import registry
 from assay.plugins.display_names import take_display_name
 from assay.plugins.option_types import Options
+from assay.plugins.options import refuse_deep
 from assay.results import Results
 from assay.run import dry_run as run_dry
 from assay.run import run
 from assay.run.budget import fit
 from assay.run.shard import make_engine
-from assay.run.suite_run import prepare
+from assay.run.suite_run import ending_in_order, prepare
 from assay.store import NOWHERE, CleanAccuracy
 from assay.suite.defaults import METHODS, MODEL_PROTOCOLS, PROTOCOLS
 from assay.suite.from_options import dataset_item
@@ -83,10 +85,7 @@ def benchmark(
             (False lets one large network use all cores; True, the default, is faster for most
             networks and equals the command line bit for bit), `workers`.
     """
-    allowed = set(inspect.signature(run).parameters) - {"spec", "out", "keep", "clean", "trained"}
-    for name in run_options:
-        if name not in allowed:
-            raise unknown("run option", name, allowed)
+    _check_known(run_options, run)
     spec = _spec(net, data, methods, protocols, seed, target, limit, train)
     keep = None
     if out is None:
@@ -142,10 +141,21 @@ def dry_run(
 
     The cost of a method that is a plain function is unknown and not counted.
     """
+    _check_known(options, run_dry)
     spec = _spec(net, data, methods, protocols, seed, target, limit, train)
     return run_dry(spec, out, **options)
 
 
+def _check_known(options: Mapping[str, object], function: Callable[..., object]) -> None:
+    """Refuse options that the function behind a call does not have."""
+    own = {"spec", "out", "keep", "clean", "trained"}  # set by the call itself
+    for name in options:
+        if name not in (allowed := inspect.signature(function).parameters.keys() - own):
+            raise unknown("run option", name, allowed)
+    refuse_deep(options, "the options of a run")
+
+
+@ending_in_order()
 @torch.inference_mode(False)
 def explain(
     net: Network,
@@ -180,6 +190,7 @@ def explain(
     return torch.cat(maps)
 
 
+@ending_in_order()
 @torch.inference_mode(False)
 def score(
     net: Network,
@@ -245,6 +256,7 @@ def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Engine]]]:
     plan, _ = prepare(spec, NOWHERE)
     check_classes(plan, plan.shards)
     warn_of_tuned_samples(plan, plan.pairs)
+    check_repeats(plan, plan.shards[0])
     (model,) = plan.models.values()
     with model.evaluating(), torch.no_grad():
         yield ((plan, make_engine(plan, shard)) for shard in plan.shards)

@@ -5,11 +5,24 @@ import sys
 import warnings
 from collections.abc import Iterable
 
+LONGEST = 2000  # characters of an error
 PASSED_OVER = ("assay", "torch", "contextlib")  # modules between the user's code and a warning
+
+
+def one_line(text: str) -> str:
+    """The text in one line that every terminal can print, without the middle where it is long."""
+    line = " ".join(text.splitlines()).encode("utf-8", "backslashreplace").decode()
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[: 2 * LONGEST // 3]} ... {line[-LONGEST // 4 :]}"
 
 
 class InputError(ValueError):
     """Something given to assay is not what was expected; printed without a traceback."""
+
+    def __init__(self, text: str) -> None:
+        """Keep the text in one line: it may quote long values of the user."""
+        super().__init__(one_line(text))
 
 
 class HarmError(InputError):
@@ -18,6 +31,10 @@ class HarmError(InputError):
 
 class PrerequisiteError(RuntimeError):
     """A missing extra, file or capability, with the cure; printed without a traceback."""
+
+    def __init__(self, text: str) -> None:
+        """Keep the text in one line: it may quote long values of the user."""
+        super().__init__(one_line(text))
 
 
 class CannotWrite(PrerequisiteError):

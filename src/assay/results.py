@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import pyarrow as pa
 
 from assay.errors import InputError, PrerequisiteError, unknown, warn
+from assay.paths import user_path
 from assay.store import (
     CHECKS,
     CURVES,
@@ -318,7 +319,7 @@ class Results:
         """Write the page, one self-contained HTML file; by default into the run's folder."""
         from assay.report.page import render
 
-        target = Path(path) if path else self.store.path("report.html")
+        target = user_path(path, "the page") if path else self.store.path("report.html")
         target = target / "report.html" if target.is_dir() else target
         self.store.write_text(target, render(self), "<!-- {} -->")
         return target

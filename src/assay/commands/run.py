@@ -29,7 +29,7 @@ from assay.commands.arguments import (
 )
 from assay.commands.terminal import FAILED, console, say, say_error
 from assay.errors import InputError
-from assay.processes import Stopped
+from assay.processes import Stopped, stoppable
 from assay.suite.defaults import METHODS, PROTOCOLS, in_words
 
 if TYPE_CHECKING:
@@ -146,6 +146,30 @@ def run_spec(
 
     `show` prints the scores and what does not apply, by default the order of the methods.
     """
+    try:
+        with stoppable():
+            _run_spec(
+                spec, out, workers, device, limit, budget, micro_batch, dry_run, maps, show, timeout
+            )
+    except Stopped as stop:
+        resume = "" if dry_run else " Run the same command again to resume."
+        say_error(f"Stopped.{resume}")
+        raise SystemExit(stop.code) from None
+
+
+def _run_spec(
+    spec: Spec,
+    out: Path,
+    workers: int,
+    device: str | None,
+    limit: int | None,
+    budget: str | None,
+    micro_batch: int | None,
+    dry_run: bool,
+    maps: bool,
+    show: Callable[[Results], None] | None,
+    timeout: str | None,
+) -> None:
     from assay.commands.printing import (
         forecast_table,
         print_accuracy,
@@ -170,15 +194,11 @@ def run_spec(
         )
         console.print(forecast_table(forecast))
         return
-    try:
-        results = suite_run.run_suite(
-            spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
-            trained=trained, timeout=timeout, began=functools.partial(print_notes, console),
-            clean=functools.partial(print_accuracy, console),
-        )  # fmt: skip
-    except Stopped as stop:
-        say_error("Stopped. Run the same command again to resume.")
-        raise SystemExit(stop.code) from None
+    results = suite_run.run_suite(
+        spec, out, workers=workers, device=device, micro_batch=micro_batch, keep_maps=maps,
+        trained=trained, timeout=timeout, began=functools.partial(print_notes, console),
+        clean=functools.partial(print_accuracy, console),
+    )  # fmt: skip
     (show or _print_order)(results)
     say(f"The page: {results.report()}")
     if results.failures:

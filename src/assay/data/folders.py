@@ -30,7 +30,10 @@ def image_folder(
     no classes, folders are numbered in alphabetical order. Images without a folder have no labels.
     """
     root = _folder(path)
-    files = sorted(f for f in root.rglob("*") if f.suffix.lower() in ENDINGS and f.is_file())
+    try:
+        files = sorted(f for f in root.rglob("*") if f.suffix.lower() in ENDINGS and f.is_file())
+    except OSError as error:
+        raise PrerequisiteError(f"Cannot read the folder `{root}`: {error}.") from None
     if not files:
         kinds = ", ".join(sorted(ENDINGS))
         raise InputError(f"Expected images below `{root}`, found none ({kinds}).")

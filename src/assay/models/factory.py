@@ -1,6 +1,7 @@
 """The user's own network at an address: built, filled with weights, described."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from torch import nn
@@ -32,7 +33,7 @@ def build_model(plugin: ModelFactory, options: Options, name: str) -> Model:
     factory = plugin.function
     ready = isinstance(factory, nn.Module)
     own = _own(plugin.name, plugin.option_names, options)
-    net = factory if ready else factory(**own)
+    net = factory if ready else _call(factory, own, plugin.name)
     if isinstance(net, Model):
         extra = [option for option in options if option not in own]
         if extra:
@@ -46,6 +47,16 @@ def build_model(plugin: ModelFactory, options: Options, name: str) -> Model:
             f"Expected `{plugin.name}` to return a torch.nn.Module, got {type(net).__name__}."
         )
     return describe(net, options, name)
+
+
+def _call(factory: Callable[..., object], own: Options, name: str) -> object:
+    try:
+        inspect.signature(factory).bind(**own)
+    except TypeError as error:
+        raise InputError(f"Expected `{name}` to be given its arguments: {error}.") from None
+    except ValueError:  # compiled code may have no signature
+        pass
+    return factory(**own)
 
 
 def describe(net: nn.Module, options: Options, name: str, prepare: Prepare | None = None) -> Model:

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from assay.errors import InputError, unknown
 from assay.models.carded import with_card
 from assay.plugins.display_names import display_name
+from assay.plugins.options import refuse_deep
 from assay.types import Card, Model, Pixels, Prepare, Preprocess, Tokenize, Tokens
 from assay.types.hashing import is_quantised
 from assay.types.model import Reshape
 
+MOST_CLASSES = 1_000_000
 TOKENIZER = (
     "A network of transformers comes with its tokenizer by name, `hf:FOLDER`. For another network "
     "give `prepare=assay.Tokenize(encode, assay.Tokens(pad=...), longest=...)`"
@@ -72,12 +74,18 @@ def model(
         InputError: An argument is not what was expected.
     """
     _refuse(others)
+    flags = {"stochastic": stochastic, "regression": regression}
+    refuse_deep(flags, "the arguments of a model")
+    for flag, value in flags.items():
+        if not isinstance(value, bool):
+            raise InputError(f"Expected `{flag}` to be true or false, got {value!r}.")
     arguments = {
         "mean": mean, "std": std, "size": size, "resize": resize, "classes": classes,
         "cam_layer": cam_layer, "cam_reshape": cam_reshape, "output": output, "name": name,
         "prepare": prepare, "tokens": tokens, "regression": regression or None,
         "stochastic": stochastic or None,
     }  # fmt: skip
+    refuse_deep(arguments, "the arguments of a model")
     if isinstance(net, Model):
         extra = [name for name, value in arguments.items() if value is not None]
         if extra:
@@ -119,11 +127,9 @@ def model(
         raise InputError(
             f"Expected `output` to be a key, a position or a function, got {type(output).__name__}."
         )
-    if not isinstance(stochastic, bool):
-        raise InputError(f"Expected `stochastic` to be true or false, got {stochastic!r}.")
     described = Model(
         net=net,
-        name=name or type(net).__name__.lower(),
+        name=display_name(name, "`name`") if name else type(net).__name__.lower(),
         modality="image" if tokens is None else "text",
         cam_layer=None if cam_layer is None else layer_name(net, cam_layer),
         cam_reshape=_reshape(cam_reshape),
@@ -253,12 +259,13 @@ def _numbers(what: str, value: float | Sequence[float]) -> tuple[float, ...]:
 def _classes(classes: int | Sequence[str] | None) -> tuple[str, ...] | None:
     if classes is None:
         return None
-    if isinstance(classes, int) and not isinstance(classes, bool) and classes > 0:
+    if type(classes) is int and 0 < classes <= MOST_CLASSES:
         return tuple(str(number) for number in range(classes))
     if isinstance(classes, Sequence) and not isinstance(classes, str) and len(classes):
         return tuple(display_name(label, "a name in `classes`") for label in classes)
     raise InputError(
-        f"Expected `classes` to be a count or the names of the classes, got {classes!r}."
+        f"Expected `classes` to be a count of at most {MOST_CLASSES:,} or the names of the "
+        f"classes, got {classes!r}."
     )
 
 

@@ -60,3 +60,12 @@ def explains_split(cell: SetCell, split: str) -> bool:
         return True
     needs = cell.protocol.plugin.required(cell.protocol.options)
     return "training" in needs and MAPS_HASH not in cell.method.options
+
+
+def reads_maps(plan: Plan, cell: SetCell, shard: Shard) -> bool:
+    """Whether a cell reads the maps of a shard."""
+    return (
+        (cell.dataset, cell.seed) == (shard.dataset, shard.seed)
+        and shard.model in plan.pool(cell.dataset, cell.model, cell.protocol)
+        and explains_split(cell, shard.split)
+    )

@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,12 @@ from assay.plugins.origins import TYPED, Origin, is_file
 from assay.plugins.origins import is_address as is_address
 
 FILE_MODULE = "assay_file_"  # prefix of the names of modules loaded from files
+ARGUMENTS: dict[str, tuple[str, ...]] = {  # of plain functions; a method may take an engine, too
+    "method": ("model", "batch"),
+    "fill": ("batch",),
+    "units": ("batch",),
+    "dataset": (),
+}
 _BESIDE: dict[str, tuple[Path, str]] = {}  # modules imported from a file's folder: path, hash
 
 
@@ -153,6 +159,30 @@ def _beside(folder: Path) -> Iterator[None]:
 def _files(place: Path) -> list[Path]:
     """The existing files of a module, from its path without a suffix."""
     return [file for file in (place / "__init__.py", place.with_suffix(".py")) if file.is_file()]
+
+
+def check_call(kind: str, function: Callable[..., object], address: str) -> None:
+    """Refuse a function of the user's own that cannot be called as plug-ins of its kind are.
+
+    Raises:
+        InputError: It takes other arguments.
+    """
+    names = ARGUMENTS.get(kind)
+    if names is None:
+        return
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # compiled code may have no signature
+        return
+    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = sum(p.default is p.empty for p in places)
+    if required > len(names) + (kind == "method") or (len(places) < len(names) and not several):
+        listed = ", ".join(names)
+        raise InputError(
+            f"Expected `{address}` to be a function `({listed})` for a {kind}, with its options "
+            f"after a `*`, got one of {len(places)} arguments before them."
+        )
 
 
 def _hash(module: ModuleType) -> str:

@@ -47,7 +47,9 @@ def take_display_name(written: dict[str, Any], options: Collection[str]) -> str 
         )
     for key, name in names.items():
         if name is not None:
-            return display_name(name, f"`{key}`")
+            if not (text := display_name(name, f"`{key}`")).strip():
+                raise InputError(f"Expected `{key}`, a name in tables, to be text, got {name!r}.")
+            return text
     return None
 
 

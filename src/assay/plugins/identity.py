@@ -16,6 +16,7 @@ from typing import Any
 
 from assay.errors import InputError
 from assay.plugins.code import Code, assigned, code_of
+from assay.plugins.options import refuse_deep
 
 
 def canonical(value: Any) -> Any:
@@ -29,7 +30,8 @@ def canonical(value: Any) -> Any:
     if _is_record(value):
         return {type(value).__name__: _fields(value)}
     if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
+        value = value.detach().cpu()
+        value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
     if hasattr(value, "tobytes"):
         digest = hashlib.sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes())
         return {"array": digest.hexdigest()[:16]}
@@ -265,6 +267,7 @@ def pick(item: object) -> tuple[str, dict[str, Any]]:
     """Name and options of an item as a suite writes it: `blur` or `{blur: {sigma: 10}}`."""
     if isinstance(item, str):
         return item, {}
+    refuse_deep(item, "an item")
     if isinstance(item, Mapping) and len(item) == 1:
         name, options = next(iter(item.items()))
         if isinstance(name, str) and (options is None or isinstance(options, Mapping)):

@@ -21,12 +21,44 @@ TYPES = {
     "integer": "a whole number", "number": "a number", "string": "a word", "null": "null",
     "boolean": "true or false",
 }  # fmt: skip
+DEEPEST, MOST = 50, 10**7  # levels and parts of a value; YAML can write more in a few lines
+Whole = (
+    Mapping[object, object] | list[object] | tuple[object, ...] | set[object] | frozenset[object]
+)
+WHOLES = (Mapping, list, tuple, set, frozenset)
 _SHOULD = "Input should be "
 _ANYTHING = ConfigDict(arbitrary_types_allowed=True)
 
 
 SHOWN = 200  # characters of a value in an error
 LARGEST = 2**63 - 1  # what tables and tensors hold
+
+
+def refuse_deep(value: object, what: str) -> None:
+    """Refuse lists and mappings that are too deep or too large to be shown and compared.
+
+    Raises:
+        InputError: They are.
+    """
+    level: dict[int, tuple[Whole, int]] = {}  # each list or mapping, and how often it stands there
+    if isinstance(value, WHOLES):
+        level[id(value)] = value, 1
+    total = 0
+    for _ in range(DEEPEST):
+        below: dict[int, tuple[Whole, int]] = {}
+        for whole, times in level.values():
+            parts = whole.values() if isinstance(whole, Mapping) else whole
+            total += times * len(parts)
+            for part in parts:
+                if isinstance(part, WHOLES):
+                    below[id(part)] = part, times + below.get(id(part), (part, 0))[1]
+        if not below and total <= MOST:
+            return
+        if total > MOST:
+            break
+        level = below
+    limit = f"{DEEPEST} levels deep" if total <= MOST else f"{MOST:,} parts"
+    raise InputError(f"Expected {what} to be at most {limit}, got lists or mappings with more.")
 
 
 def not_a_number(given: object, taken: object) -> str:
@@ -40,7 +72,8 @@ def not_a_number(given: object, taken: object) -> str:
         In words what came; empty where nothing is wrong.
     """
     if isinstance(taken, int | float) and not isinstance(taken, bool):
-        if isinstance(given, bool) or (isinstance(taken, float) and not math.isfinite(taken)):
+        truth = type(given).__name__ in ("bool", "bool_")  # also those of numpy
+        if truth or (isinstance(taken, float) and not math.isfinite(taken)):
             return repr(given)
         large = isinstance(taken, int) and abs(taken) > LARGEST
         return "a number of more than 64 bits" if large else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
 
 from assay.errors import InputError, unknown
-from assay.plugins.addresses import FILE_MODULE, is_address, load_object
+from assay.plugins.addresses import FILE_MODULE, check_call, is_address, load_object
 from assay.plugins.builtin import load_builtin
 from assay.plugins.display_names import AS, refuse_taken
 from assay.plugins.entry_points import registered
@@ -372,6 +372,7 @@ def _at_address(kind: str, address: str, origin: Origin) -> Plugin:
         raise InputError(
             f"Expected `{address}` to be a function for a {kind}, got {type(target).__name__}."
         )
+    check_call(kind, target, address)
     plain = TYPES[kind](address.rpartition(":")[2], target, family="own", source=source)
     refuse_taken(f"{kind} `{plain.name}`", plain.option_names, plain.common)
     return plain

@@ -14,6 +14,11 @@ def seconds_of(time: str | float, what: str = "budget") -> float:
     Raises:
         InputError: It is not a time, or not above 0.
     """
+    if isinstance(time, bool) or not isinstance(time, str | int | float):
+        raise InputError(
+            f"Expected `{what}` to be a time such as `90s`, `10min` or `2h`, got "
+            f"{type(time).__name__}."
+        )
     if isinstance(time, float):
         time = f"{time:f}"
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(time))

@@ -2,10 +2,10 @@
 
 import contextlib
 import ctypes
-import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 
 import torch
@@ -13,10 +13,10 @@ import torch
 from assay.errors import PrerequisiteError
 from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard, resolve
+from assay.plan.set_cells import reads_maps, set_cells
 from assay.plan.timing import Seconds, measure
-from assay.plugins import registry
 from assay.processes import Worker, without_exit
-from assay.run.set_stage import run_sets
+from assay.run.set_stage import run_sets, step_of
 from assay.run.settings import Settings
 from assay.run.shard import ShardTask, run_shard
 from assay.run.started import Reasons, Step, started
@@ -25,6 +25,8 @@ from assay.run.workers import SETS, Crew, PipeWatcher, ShardJob, errors_sent, se
 from assay.store import Store
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
+
+ShardReasons = Mapping[str, Reasons]  # by the id of a shard
 
 
 @contextlib.contextmanager
@@ -69,24 +71,23 @@ def shard_task(plan: Plan, settings: Settings, shard: Shard, watcher: Watcher) -
 
 def run_serially(
     plan: Plan, settings: Settings, shards: Sequence[Shard], watcher: Watcher
-) -> dict[str, Reasons]:
+) -> ShardReasons:
     """Run one shard after the other in this process; the result is what was not tried again."""
     keep_freed_memory()
     reasons: dict[str, Reasons] = {}
-    for (dataset, model), group in itertools.groupby(shards, lambda s: (s.dataset, s.model)):
-        name = registry.identity([dataset, model])
-        with started(Store(settings.folder), name) as log:
-            reasons.setdefault(name, {}).update(given_up := log.resume())
-            for shard in group:
-                task = shard_task(plan, settings, shard, watcher)
-                run_shard(replace(task, given_up=given_up, begin=log.begin))
+    with started(Store(settings.folder), "shards") as log:
+        for shard in shards:
+            given_up = reasons[shard.id] = log.given_up(shard)
+            task = shard_task(plan, settings, shard, watcher)
+            run_shard(replace(task, given_up=given_up, begin=partial(log.begin, shard)))
+            log.stop()
     return reasons
 
 
 def run_in_processes(
     plan: Plan, settings: Settings, shards: Sequence[Shard], workers: int, watcher: Watcher,
     timeout: float | None = None,
-) -> dict[str, Reasons]:  # fmt: skip
+) -> ShardReasons:  # fmt: skip
     """Run several shards at once; the result is what was not tried again.
 
     Every worker builds its own objects from the suite. Workers get the weights that this process
@@ -94,36 +95,45 @@ def run_in_processes(
     """
     weights = plan.trained.packed()
     crew = Crew(lambda: Worker(_work, plan.spec, settings, weights), watcher, timeout)
-    crew.run(shards, min(workers, len(shards)))
+    with started(Store(settings.folder), "shards"):  # an earlier run may have left its log
+        crew.run(shards, min(workers, len(shards)))
     return crew.reasons
 
 
 def run_sets_serially(
-    plan: Plan, settings: Settings, watcher: Watcher, reasons: Iterable[Reasons], progress: bool
+    plan: Plan, settings: Settings, watcher: Watcher, reasons: ShardReasons, progress: bool
 ) -> None:
     """Run the set protocols in this process, on all cores.
 
-    Methods whose maps could not be computed for a shard, for these reasons, are not tried again.
+    Methods whose maps could not be computed at a shard, for these reasons, are not tried again for
+    the cells that read those maps.
     """
     with started(Store(settings.folder), "sets") as log:
-        given_up = log.resume() | unexplained(reasons)
         task = shard_task(plan, settings, plan.shards[0], watcher)
-        run_sets(replace(task, given_up=given_up, begin=log.begin), progress)
+        given_up = log.given_up(None) | unexplained(plan, reasons)
+        run_sets(replace(task, given_up=given_up, begin=partial(log.begin, None)), progress)
 
 
 def run_sets_apart(
-    plan: Plan, settings: Settings, watcher: Watcher, reasons: Iterable[Reasons], timeout: float
+    plan: Plan, settings: Settings, watcher: Watcher, reasons: ShardReasons, timeout: float
 ) -> None:
     """The same in one worker process, which a cell that takes too long does not survive."""
     weights = plan.trained.packed()
     crew = Crew(lambda: Worker(_work, plan.spec, settings, weights), watcher, timeout)
-    crew.reasons[SETS] = unexplained(reasons)
+    crew.reasons[SETS] = unexplained(plan, reasons)
     crew.run([None], 1)
 
 
-def unexplained(reasons: Iterable[Reasons]) -> Reasons:
-    """The methods that were given up while they explained, and why."""
-    return {s: text for steps in reasons for s, text in steps.items() if s == Step(s.method)}
+def unexplained(plan: Plan, reasons: ShardReasons) -> Reasons:
+    """The set cells that need maps of a shard at which their method was given up, and why."""
+    given_up: Reasons = {}
+    for shard in (*plan.shards, *plan.train_shards):
+        known = reasons.get(shard.id, {})
+        for cell in set_cells(plan) if known else ():
+            reason = known.get(Step(cell.method.label), known.get(Step()))
+            if reason is not None and reads_maps(plan, cell, shard):
+                given_up[step_of(cell)] = reason
+    return given_up
 
 
 def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:

@@ -90,10 +90,9 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
     missing = unmet(plan, cell)
     if missing:
         return CellOutcome("n/a", f"Needs {plan.say_missing(cell.model, missing)}")
-    step = Step(cell.method.label, f"{cell.protocol.label} on {cell.place}")
-    for known in (step, Step(cell.method.label)):
-        if known in maker.task.given_up:
-            return CellOutcome("failed", maker.task.given_up[known])
+    step = step_of(cell)
+    if step in maker.task.given_up:
+        return CellOutcome("failed", maker.task.given_up[step])
     maker.task.begin(step)
     began = time.monotonic()
     model = plan.models[cell.model]
@@ -107,6 +106,11 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
     except BaseException as error:
         return outcome_of(error)
     return replace(_scored(cell, scores, broken, flat, whole), seconds=time.monotonic() - began)
+
+
+def step_of(cell: SetCell) -> Step:
+    """The step of a set cell, which names its samples."""
+    return Step(cell.method.label, f"{cell.protocol.label} on {cell.place}")
 
 
 def _standing(maker: TrialMaker, cell: SetCell) -> str:

@@ -30,3 +30,14 @@ def whole_setting(name: str, value: object, most: int) -> None:
             f"Expected `{name}` to be a whole number of at least 1 and at most {most}, got "
             f"{value!r}."
         )
+
+
+def true_or_false(**settings: object) -> None:
+    """Refuse settings that are neither true nor false: "false" as a text would count as true.
+
+    Raises:
+        InputError: One of them is something else.
+    """
+    for name, value in settings.items():
+        if not isinstance(value, bool):
+            raise InputError(f"Expected `{name}` to be true or false, got {value!r}.")

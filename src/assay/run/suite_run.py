@@ -32,7 +32,7 @@ from assay.run.executors import (
     threads,
 )
 from assay.run.manifest import write_manifest
-from assay.run.settings import MOST_ROWS, MOST_WORKERS, Settings, whole_setting
+from assay.run.settings import MOST_ROWS, MOST_WORKERS, Settings, true_or_false, whole_setting
 from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, CleanAccuracy, Manifest, ModelEntry, Store, read_manifest
 from assay.suite.spec import Spec
@@ -45,19 +45,19 @@ STARTUP = 6.0  # seconds a worker takes to import and build, for the forecast
 
 
 @contextlib.contextmanager
-def _ending_in_order() -> Iterator[None]:
+def ending_in_order() -> Iterator[None]:
     """Raise `Stopped` where a signal ends the run, and an error where its code would end it."""
     try:
         with stoppable(), without_exit():
             yield
     except SystemExit as error:
         raise InputError(
-            f"Code of the suite tried to end the program ({error}), outside of methods and "
-            f"protocols. Remove its `exit()`."
+            f"Code of the suite or the call tried to end the program ({error}), outside of "
+            f"methods and protocols of a run. Remove its `exit()`."
         ) from error
 
 
-@_ending_in_order()
+@ending_in_order()
 def run_suite(
     spec: Spec,
     out: str | Path,
@@ -103,6 +103,9 @@ def run_suite(
         Stopped: Ctrl-C or SIGTERM, as a KeyboardInterrupt. Finished work is kept.
     """
     whole_setting("workers", workers, MOST_WORKERS)
+    true_or_false(
+        keep_maps=keep_maps, one_thread=one_thread, progress=progress, trust_code=trust_code
+    )
     limit = None if timeout is None else seconds_of(timeout, "timeout")
     spec, store = spec.trusting(trust_code), Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
@@ -132,9 +135,9 @@ def run_suite(
                 with threads(1 if one_thread else None):
                     reasons = run_serially(plan, settings, unfinished, watcher)
         if sets and limit is not None:
-            run_sets_apart(plan, settings, watcher, reasons.values(), limit)
+            run_sets_apart(plan, settings, watcher, reasons, limit)
         elif sets:  # training uses all cores, whatever the number of workers
-            run_sets_serially(plan, settings, watcher, reasons.values(), progress)
+            run_sets_serially(plan, settings, watcher, reasons, progress)
         _evaluate_reductions(plan, store)
         seconds = time.monotonic() - started if unfinished or sets else None
         write_manifest(finished, settings, seconds, ended=True)
@@ -177,7 +180,7 @@ def _check_whole(finished: Finished) -> None:
         )
 
 
-@_ending_in_order()
+@ending_in_order()
 def dry_run(
     spec: Spec,
     out: str | Path | None = None,
@@ -191,6 +194,7 @@ def dry_run(
 ) -> Forecast:
     """Count every forward pass a run would make and estimate its time. Nothing is written."""
     whole_setting("workers", workers, MOST_WORKERS)
+    true_or_false(time_it=time_it, trust_code=trust_code)
     spec, store = spec.trusting(trust_code), NOWHERE if out is None else Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, True, trained)
     times = timings(plan, store, settings, workers) if time_it else {}
@@ -201,7 +205,7 @@ def dry_run(
     return expected
 
 
-@_ending_in_order()
+@ending_in_order()
 def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timings:
     """Measured seconds of each model's engine and gradient calls; empty if nothing is missing."""
     unfinished = Finished(plan, store).unfinished()
@@ -213,7 +217,7 @@ def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timin
         return {name: measure(plan, name) for name in plan.models} if unfinished else {}
 
 
-@_ending_in_order()
+@ending_in_order()
 def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast:
     """The forward passes of the missing part of a run, and its seconds if timings are known."""
     unfinished = Finished(plan, store).unfinished()
@@ -240,7 +244,7 @@ def _imbalance(shards: list[Shard], workers: int) -> float:
     return max(loads) * workers / sum(loads)
 
 
-@_ending_in_order()
+@ending_in_order()
 def prepare(
     spec: Spec,
     store: Store,

@@ -41,7 +41,9 @@ class Store:
 
     def __init__(self, folder: str | Path) -> None:
         """Set the folder; nothing is read or written yet."""
-        self.folder = user_path(folder, "the folder of a run, `out`,")
+        path = user_path(folder, "the folder of a run, `out`,")
+        # Arrow would read a relative path with a colon as the address of a file system.
+        self.folder = path.absolute() if ":" in str(path) else path
 
     def create(self) -> None:
         """Make the folders.

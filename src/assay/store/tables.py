@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from assay.errors import InputError
 from assay.store.lazy_table import LazyTable
 
 Array = np.ndarray[Any, Any]
@@ -80,6 +81,12 @@ def query(sql: str, **tables: pa.Table | LazyTable) -> pa.Table:
                     connection.register(f"rows_of_{name}", table.to_reader())
                     kind = "VIEW" if times == 1 else "TABLE"
                     connection.execute(f"CREATE TEMP {kind} {name} AS SELECT * FROM rows_of_{name}")
-            return connection.sql(sql).to_arrow_table()
+            answer = connection.sql(sql)
+            if answer is None:
+                raise InputError(f"Expected SQL that gives a table, got {sql!r}.")
+            return answer.to_arrow_table()
+        except duckdb.Error as error:
+            message = f"Expected SQL over {', '.join(tables)}, got {sql!r}: {error}"
+            raise InputError(message) from None
         finally:
             connection.close()

@@ -41,7 +41,7 @@ class Cut(BaseModel):
 def take_reduction(options: dict[str, Any]) -> dict[str, Any]:
     """Take `reduce` and `abs` out of a method's options."""
     reduction = {name: options.pop(name, default) for name, default in REDUCTION.items()}
-    if reduction["reduce"] not in Reduce.__args__:  # type: ignore[attr-defined]
+    if str(reduction["reduce"]) not in Reduce.__args__:  # type: ignore[attr-defined]
         raise InputError(
             f"Expected `reduce` to be one of {', '.join(Reduce.__args__)}, "  # type: ignore[attr-defined]
             f"got {reduction['reduce']!r}."

@@ -23,7 +23,7 @@ from assay.errors import InputError, PrerequisiteError, unknown
 from assay.paths import user_path
 from assay.plugins import registry
 from assay.plugins.display_names import display_name, take_display_name
-from assay.plugins.options import not_a_number
+from assay.plugins.options import not_a_number, refuse_deep
 from assay.plugins.origins import TYPED, Origin, is_address
 from assay.suite.fields import REDUCTION, Cut, Noise, changed_noise, take_noise, take_reduction
 
@@ -230,6 +230,7 @@ def make_suite(fields: Mapping[str, Any], where: str = "the call", origin: Origi
     Raises:
         InputError: A field is invalid.
     """
+    refuse_deep(fields, where)
     try:
         spec = Spec.model_validate(fields)
         for name in ("seeds", "limit", "target"):

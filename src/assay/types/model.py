@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.errors import InputError, PrerequisiteError
+from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.plugins.display_names import display_name
 from assay.types.card import IN_DOMAIN, Card
 from assay.types.hashing import hash_network
@@ -191,6 +191,13 @@ class Model:
                 f"Expected model `{self.name}` to give logits [batch, classes], one row for each "
                 f"of {len(inputs)} samples, got shape {tuple(scores.shape)}."
             )
+        derived = at is not None and at.requires_grad and torch.is_grad_enabled()
+        if derived and not scores.requires_grad:
+            raise NotApplicable(
+                f"the logits of model `{self.name}` have no gradient: its forward pass detaches "
+                f"them, or they do not depend on the inputs. Use a method without gradients, such "
+                f"as `occlusion`."
+            )
         binary = scores.shape[1] == 1 and "regression" not in self.has
         return torch.cat([-scores, scores], 1) if binary else scores, binary
 
@@ -263,6 +270,12 @@ class Model:
                 f"Expected model `{self.name}` to give logits as real numbers, got {raw.dtype}: "
                 f"they have no gradients or no order. Select the logits with "
                 f"`assay.model(..., output=...)`."
+            )
+        if raw.layout is not torch.strided or raw.is_meta:
+            kind = "on the meta device" if raw.is_meta else f"of layout {raw.layout}"
+            raise InputError(
+                f"Expected model `{self.name}` to give logits as a dense tensor with values, got "
+                f"one {kind}."
             )
         return raw
 
