@@ -20,6 +20,7 @@ from assay.plugins import registry
 from assay.plugins.entry_points import _packages, registered
 from assay.plugins.origins import TYPED, Origin
 from assay.run import dry_run, run
+from assay.store import Store
 from assay.suite.spec import choose_one, make_suite, parse_suite, read_suite
 from assay.types.card import fill_text, in_domain_need
 
@@ -336,6 +337,16 @@ def test_trust_is_no_part_of_a_key(home):
     assert len({plan.spec.dump() for plan in plans}) == 1
 
 
+def read_manifest() -> dict[str, dict[str, dict[str, object]]]:
+    """The manifest of the run, without its checksum."""
+    return Store.read_json(Path("run/manifest.json"))
+
+
+def write_manifest(manifest: dict[str, dict[str, dict[str, object]]]) -> None:
+    """Another manifest for the run, with the checksum that a stranger would write, too."""
+    Store("run").write_json(Path("run/manifest.json"), manifest)
+
+
 def test_reading_ranking_and_reporting_a_run_imports_nothing(home, evil, call):
     """Every name that a run folder stores is that of the module."""
     address, mark = evil
@@ -346,12 +357,12 @@ def test_reading_ranking_and_reporting_a_run_imports_nothing(home, evil, call):
     for old in ("./mine.py:net", "./mine.py:data", "./mine.py:mine", "random", "soundness"):
         text = text.replace(old, address)
     Path("run/spec.yaml").write_text(text)
-    manifest = json.loads(Path("run/manifest.json").read_text())
+    manifest = read_manifest()
     for kind in ("methods", "protocols"):
         for entry in manifest[kind].values():
             entry |= {"name": address, "family": "own", "options": {"fill": address}}
     manifest["protocols"]["soundness"]["reduce"] = address
-    Path("run/manifest.json").write_text(json.dumps(manifest))
+    write_manifest(manifest)
     loaded = assay.load("run")
     assert address in str(loaded.spec.methods)
     with pytest.warns(RuntimeWarning, match="its reduction is evaluated at the end"):
@@ -381,9 +392,9 @@ def test_the_best_method_of_a_run_is_imported_only_with_consent(home, evil, call
     # Now the run's first method is the one at the address.
     spec["methods"] = [address, "random"]
     write(Path("run/spec.yaml"), spec)
-    manifest = json.loads(Path("run/manifest.json").read_text())
+    manifest = read_manifest()
     manifest["methods"]["saliency"] |= {"name": "thing", "family": "own"}
-    Path("run/manifest.json").write_text(json.dumps(manifest))
+    write_manifest(manifest)
     code, _, error = call(*explain)
     assert code == 2
     assert f"method `{address}` in `run/spec.yaml` is code that you did not type" in error
@@ -392,7 +403,7 @@ def test_the_best_method_of_a_run_is_imported_only_with_consent(home, evil, call
     manifest["methods"]["saliency"] |= {
         "name": "integrated_gradients", "options": {"baseline": address},
     }  # fmt: skip
-    Path("run/manifest.json").write_text(json.dumps(manifest))
+    write_manifest(manifest)
     assert call(*explain)[0] == 2
     assert not mark.exists()
     with pytest.raises(TypeError):  # the fill that it gives is none

@@ -1,6 +1,5 @@
 """Class numbers by name: whose order a dataset's classes are in, and when that cannot be told."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -153,8 +152,7 @@ def test_a_run_follows_the_model_and_keeps_what_it_said(val, tmp_path):
     )  # fmt: skip
     about = results.manifest["datasets"]["my data"]
     assert "by the names in model `sequential`" in about["note"]
-    (previews,) = (tmp_path / "a b/c/previews").glob("my_data-*.json")
-    labels = {p["sample"]: p["label"] for p in json.loads(previews.read_text())}
+    labels = {p.sample: p.label for _, p in results.files.previews("my data")}
     assert labels["tiger cat/0 a.png"] == 0
     assert labels["polar-bear/0 a.png"] == 2
     assert "by the names in model" in results.report().read_text()

@@ -10,7 +10,7 @@ from PIL import Image
 
 from assay.errors import InputError
 from assay.plan.plan import build_one
-from assay.store import Store
+from assay.results import load
 
 transformers = pytest.importorskip("transformers")
 SIZES = {
@@ -69,8 +69,8 @@ def test_it_runs(folder, photo, tmp_path_factory, call, monkeypatch):
         "saliency,occlusion,gradcam,rollout,random", "--protocols", "deletion",
     )  # fmt: skip
     assert code == 0, errors
-    labels = {r["label_name"] for r in Store.read_json(place / "run/previews/val.json", kind=list)}
-    assert labels == {"owl", "cat"}
+    previews = load(place / "run").files.previews("val")
+    assert {preview.label_name for _, preview in previews} == {"owl", "cat"}
 
 
 def test_code_in_the_folder_never_runs(tmp_path, monkeypatch):

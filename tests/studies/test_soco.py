@@ -14,6 +14,7 @@ from assay.studies.setting import Study, forecasts, run_study
 from assay.studies.soco import gaussian
 from assay.studies.soco import runs as soco_runs
 from assay.studies.soco import study as soco
+from stored_logs import logs, unchanged
 
 TRAINED = {f"soco.{n}" for n in (1, 2, 3, 4, 17)}
 NETWORKS = [name for name in soco.TESTS if name not in TRAINED | {"soco.7", "soco.8"}]
@@ -69,10 +70,10 @@ def test_ranks_change_nothing_for_metrics_of_order(study):
 
 def test_a_run_is_continued_not_repeated(study):
     run_study("soco.12", study)
-    folder = study.out / "ensembles-toy_net" / "scores"
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    before = logs(study.out / "ensembles-toy_net")
     rows, path = run_study("soco.12", small(study.out))
-    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    assert before
+    assert unchanged(before)
     assert path == study.out / "soco.json"
     assert not any(found.forwards for found in forecasts("soco.12", small(study.out)).values())
     assert rows[0].verdict

@@ -135,28 +135,23 @@ def a_finished_cell_is_not_computed_again(exam: SetExam, item: Item) -> None:
     with tempfile.TemporaryDirectory(prefix="assay-") as folder:
         out = Path(folder)
         before = _values(_run(exam, item, {"noise": _noise}, out), "noise")
-        times = _written(out)
+        logs, trained = _content(out / "shards"), _content(out / "trained" / "set")
         if _values(_run(exam, item, {"noise": _noise}, out), "noise") != before:
             raise Fault("a resumed run gave different scores")
-        if _written(out) != times:
+        if _content(out / "shards") != logs:
             raise Fault("a resumed run computed finished cells again")
-        for path in (out / "scores").iterdir():
+        for path in (out / "shards").iterdir():
             path.unlink()
         if _values(_run(exam, item, {"noise": _noise}, out), "noise") != before:
             raise Fault("a resumed run gave different scores")
-        if _trained(_written(out)) != _trained(times):
+        if _content(out / "trained" / "set") != trained:
             raise Fault("a network was trained twice: train with `trial.fit`")
 
 
-def _written(out: Path) -> dict[str, int]:
-    """When the scores and trained weights were written."""
-    folders = (out / "scores", out / "trained" / "set")
-    files = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
-    return {f"{path.parent.name}/{path.name}": path.stat().st_mtime_ns for path in files}
-
-
-def _trained(times: dict[str, int]) -> dict[str, int]:
-    return {name: time for name, time in times.items() if name.startswith("set/")}
+def _content(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """When the files of a folder were written, and their bytes."""
+    files = folder.iterdir() if folder.is_dir() else ()
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
 def a_constant_map_is_scored(exam: SetExam, item: Item) -> None:

@@ -26,7 +26,7 @@ class Step(NamedTuple):
     protocol: str = ""
 
 
-class Start(NamedTuple):
+class StartedStep(NamedTuple):
     """A step at a shard; the steps of set protocols, which name their samples, have no shard."""
 
     dataset: str = ""
@@ -46,12 +46,12 @@ class Start(NamedTuple):
         return self.dataset, self.model, self.step
 
 
-def start_of(shard: Shard | None, step: Step) -> Start:
+def start_of(shard: Shard | None, step: Step) -> StartedStep:
     """The start of a step at a shard; None: of a step of set protocols."""
     return (
-        Start("", "", "", *step)
+        StartedStep("", "", "", *step)
         if shard is None
-        else Start(shard.dataset, shard.model, shard.id, *step)
+        else StartedStep(shard.dataset, shard.model, shard.id, *step)
     )
 
 
@@ -68,7 +68,7 @@ class StartedLog:
     """
 
     path: Path
-    _ends: Counter[Start] = field(default_factory=Counter)
+    _ends: Counter[StartedStep] = field(default_factory=Counter)
     _length: int = 0  # bytes of the lines of the steps that ended a process
 
     def resume(self) -> None:
@@ -115,17 +115,17 @@ class StartedLog:
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
-    def _read(self) -> list[tuple[Start, bool]]:
+    def _read(self) -> list[tuple[StartedStep, bool]]:
         """The lines: a step, and whether it is known to have ended the process."""
         try:
             written = self.path.read_bytes().split(NEWLINE)[:-1]
             lines = [json.loads(line) for line in written]
-            return [(Start(*map(str, names)), bool(ended)) for names, ended in lines]
+            return [(StartedStep(*map(str, names)), bool(ended)) for names, ended in lines]
         except (OSError, ValueError, TypeError):
             return []
 
 
-def _line(start: Start, ended: bool) -> bytes:
+def _line(start: StartedStep, ended: bool) -> bytes:
     return json.dumps([start, ended]).encode() + NEWLINE
 
 
