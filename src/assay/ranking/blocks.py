@@ -73,7 +73,8 @@ class MethodScores:
     @functools.cached_property
     def rows(self) -> Places:
         """The places of the samples with a score."""
-        return np.flatnonzero(~np.isnan(self.column))
+        there = ~np.isnan(self.column)
+        return every_row(len(there)) if there.all() else np.flatnonzero(there)
 
     @functools.cached_property
     def values(self) -> dict[str, float]:
@@ -314,6 +315,14 @@ class Block:
         return [self.groups[sample] for sample in samples]
 
 
+@functools.lru_cache(maxsize=4)
+def every_row(number: int) -> Places:
+    """The places of all samples, one array for all methods that have them all."""
+    places = np.arange(number)
+    places.setflags(write=False)
+    return places
+
+
 def _count_groups(numbers: Places) -> int:
     return int(np.count_nonzero(np.bincount(numbers)))
 
@@ -325,4 +334,4 @@ def shared_rows(methods: Sequence[MethodScores]) -> Places:
     there = ~np.isnan(methods[0].column)
     for scores in methods[1:]:
         there &= ~np.isnan(scores.column)
-    return np.flatnonzero(there)
+    return every_row(len(there)) if there.all() else np.flatnonzero(there)

@@ -90,8 +90,7 @@ class OpenRun:
         if protocol not in self._read:
             while len(self._read) >= PROTOCOLS_HELD:
                 del self._read[next(iter(self._read))]
-            every = self.run.arrays.scores()
-            self._read[protocol] = [block for block in every if block.protocol == protocol]
+            self._read[protocol] = list(self.run.arrays.scores((protocol,)))
         return OfOneModel([block for block in self._read[protocol] if block.model == model])
 
     @functools.cached_property

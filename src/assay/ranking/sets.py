@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -192,7 +192,7 @@ def variations(
             yield Variation(protocol, names, rows)
 
 
-def read_curves(arrays: RunArrays, protocols: Iterable[str]) -> dict[Key, SetCurves]:
+def read_curves(arrays: RunArrays, protocols: Collection[str]) -> dict[Key, SetCurves]:
     """Read the curves of all cells whose protocol judges whole sets.
 
     Args:
@@ -202,16 +202,21 @@ def read_curves(arrays: RunArrays, protocols: Iterable[str]) -> dict[Key, SetCur
     Returns:
         The curves of every sample that has a score.
     """
+    parts: dict[Key, list[CurvePart]] = {}
+    for chunk in arrays.curves(protocols):
+        for key, some in chunk.items():
+            parts.setdefault(key, []).extend(map(_narrowed, some))
     read: dict[Key, SetCurves] = {}
-    judging = set(protocols)
-    for block in arrays.scores():
-        if block.protocol not in judging:
-            continue
+    for block in arrays.scores(protocols):
         for place, method in enumerate(block.methods):
-            parts = list(arrays.curves(block, method))
-            if curves := _set_curves(block, place, parts):
-                read[block.dataset, block.model, block.checkpoint, block.protocol, method] = curves
+            key = (block.dataset, block.model, block.checkpoint, block.protocol, method)
+            if curves := _set_curves(block, place, parts.pop(key, ())):
+                read[key] = curves
     return read
+
+
+def _narrowed(part: CurvePart) -> CurvePart:
+    return replace(part, curves={name: _narrow(curve) for name, curve in part.curves.items()})
 
 
 def _set_curves(block: ScoreArrays, place: int, parts: Sequence[CurvePart]) -> SetCurves | None:
@@ -252,7 +257,10 @@ def _seed_curves(samples: Sequence[str], parts: Sequence[CurvePart]) -> SeedCurv
 
 def _as_long(curves: Array, steps: int) -> Array:
     missing = steps - curves.shape[1]
-    return np.pad(curves, ((0, 0), (0, missing)), constant_values=np.nan) if missing else curves
+    if not missing:
+        return curves
+    wide = curves.astype(np.float64)  # bits have no NaN
+    return np.pad(wide, ((0, 0), (0, missing)), constant_values=np.nan)
 
 
 def _narrow(curve: Array) -> Array:

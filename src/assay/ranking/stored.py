@@ -79,7 +79,7 @@ def read_outcomes(
     """
     sets = {label: name for label, name in reductions.items() if name != "mean"}
     outcomes = {}
-    for key, curves in (read_curves(arrays, sets) if sets else {}).items():
+    for key, curves in (read_curves(arrays, sets.keys()) if sets else {}).items():
         protocol = key[3]
         if not is_address(sets[protocol]):
             reduction = named_reduction(sets[protocol]).with_options(curves.options)

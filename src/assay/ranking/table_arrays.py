@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from assay.ranking.pivot import (
 )
 from assay.ranking.resampling import Codes
 from assay.store import CURVES, Array
-from assay.store.run_arrays import STATUSES, CurvePart, ScoreArrays
+from assay.store.run_arrays import STATUSES, CurveChunk, CurveKey, CurvePart, ScoreArrays
 
 
 class TableArrays:
@@ -34,8 +34,11 @@ class TableArrays:
         self._scores = scores
         self._curves = CURVES.empty_table() if curves is None else curves
 
-    def scores(self) -> Iterator[ScoreArrays]:
+    def scores(self, protocols: Collection[str] | None = None) -> Iterator[ScoreArrays]:
         """The scores, one block per setting and protocol, in the order of the suite.
+
+        Args:
+            protocols: The labels of those that are read; by default all.
 
         Raises:
             ValueError: A column is missing, or the rows of a block contradict each other.
@@ -49,24 +52,36 @@ class TableArrays:
         in_order = headline.select(list(KEYS)).group_by(list(KEYS), use_threads=False).aggregate([])
         for row in in_order.to_pylist():
             key = tuple(row.values())
-            yield _score_arrays(blocks[key], further.get(key))
+            if protocols is None or row["protocol"] in protocols:
+                yield _score_arrays(blocks[key], further.get(key))
 
-    def curves(self, block: ScoreArrays, method: str) -> Iterator[CurvePart]:
-        """The curves of a method in a block, in the order of the run; none where it has none."""
-        key = (block.dataset, block.model, block.checkpoint, block.protocol, method)
-        for cell in self._cells.get(key, ()):
-            if cell in self._rows_by_cell:
-                yield from _curve_parts(block, cell, self._curves.take(self._rows_by_cell[cell]))
+    def curves(self, protocols: Collection[str] | None = None) -> Iterator[CurveChunk]:
+        """All curves, some samples at a time: those of one method under one protocol.
+
+        Args:
+            protocols: The labels of those that are read; by default all.
+        """
+        for block in self.scores(protocols):
+            setting = (block.dataset, block.model, block.checkpoint)
+            for method in block.methods:
+                key = (*setting, block.protocol, method)
+                parts: list[CurvePart] = []
+                for cell in self._cells.get(key, ()):
+                    if cell in self._rows_by_cell:
+                        table = self._curves.take(self._rows_by_cell[cell])
+                        parts += _curve_parts(block, cell, table)
+                yield {key: parts}
 
     @functools.cached_property
-    def _cells(self) -> dict[tuple[str, ...], list[str]]:
+    def _cells(self) -> dict[CurveKey, list[str]]:
         columns = [*KEYS, "method", "cell"]
         if "cell" not in self._scores.column_names:
             return {}
-        cells: dict[tuple[str, ...], list[str]] = {}
+        cells: dict[CurveKey, list[str]] = {}
         groups = self._scores.select(columns).group_by(columns, use_threads=False).aggregate([])
         for row in groups.to_pylist():
-            cells.setdefault(tuple(row[c] for c in columns[:-1]), []).append(row["cell"])
+            dataset, model, checkpoint, protocol, method, cell = (row[c] for c in columns)
+            cells.setdefault((dataset, model, checkpoint, protocol, method), []).append(cell)
         return cells
 
     @functools.cached_property

@@ -36,8 +36,10 @@ class CellTotals:
         methods: The cost of each method.
         messages: The message of each cell that left one.
         troubles: The cells that failed or do not apply, by status, method and message.
+        finished: How many cells there are, counted per shard.
     """
 
+    finished: int = 0
     methods: dict[str, MethodTotals] = field(default_factory=dict)
     messages: dict[FieldKey, str] = field(default_factory=dict)
     troubles: dict[tuple[str, str, str], AlikeCells] = field(default_factory=dict)
@@ -47,7 +49,7 @@ class CellTotals:
         """Add up all cells of a run."""
         totals = cls()
         for shard in files.manifest.shards:
-            totals._add_shard(shard, files.cells(shard, with_curves=False))
+            totals._add_shard(shard, files.provenance(shard))
         return totals
 
     @property
@@ -65,6 +67,7 @@ class CellTotals:
         for (protocol, method), cell in cells:
             totals = self.methods.setdefault(method, MethodTotals())
             totals.cells += 1
+            self.finished += 1
             totals.seconds += cell.seconds or 0.0
             totals.forwards += cell.forwards
             if cell.explain_seconds is not None:

@@ -58,7 +58,7 @@ def render(results: ShownRun) -> str:
     manifest, totals = results.entries, CellTotals.of(results.files)
     sections = list(_sections(results, manifest, totals))
     compared = model_section(results)
-    done, planned = results.progress
+    planned = sum(len(shard.cells) for shard in manifest.shards)
     spec = results.files.store.path("spec.yaml")
     return (
         _environment()
@@ -70,7 +70,7 @@ def render(results: ShownRun) -> str:
             overview=_overview(sections),
             compared=compared,
             planned=planned,
-            done=done,
+            done=totals.finished,
             failures=facts.troubles(totals, "failed"),
             failed=totals.failed,
             unsuited=facts.troubles(totals, "n/a"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from assay.report import charts
 from assay.store import Array, Manifest, ProtocolEntry, SettingKey
-from assay.store.run_arrays import CurvePart, RunArrays
+from assay.store.run_arrays import CurveKey, CurvePart, RunArrays
 
 Curve = tuple[Array, Array, Array]  # x, mean, half-width of the band
 SettingCurves = dict[tuple[str, str], dict[str, Curve]]  # (protocol, curve name), then method
@@ -44,45 +44,43 @@ def average(arrays: RunArrays) -> dict[SettingKey, SettingCurves]:
     """Mean curves by setting, then (protocol, curve name), then method.
 
     Seeds are averaged within a sample first; the band is 1.96 standard errors over samples. The
-    curves of one method under one protocol are in memory at a time.
+    curves of some samples are in memory at a time.
     """
+    moments: dict[CurveKey, dict[str, _Moments]] = {}
+    for chunk in arrays.curves():
+        for key, parts in chunk.items():
+            _add(moments.setdefault(key, {}), parts)
     by_setting: dict[SettingKey, SettingCurves] = {}
-    for block in arrays.scores():
-        setting = SettingKey(block.dataset, block.model, block.checkpoint)
-        for method in block.methods:
-            for name, points in _moments(arrays.curves(block, method)).items():
-                if (curve := points.curve()) is not None:
-                    here = by_setting.setdefault(setting, {})
-                    here.setdefault((block.protocol, name), {})[method] = curve
+    for (*setting, protocol, method), by_name in moments.items():
+        for name, points in by_name.items():
+            if (curve := points.curve()) is not None:
+                here = by_setting.setdefault(SettingKey(*setting), {})
+                here.setdefault((protocol, name), {})[method] = curve
     return by_setting
 
 
-def _moments(parts: Iterable[CurvePart]) -> dict[str, _Moments]:
-    """The means and spreads of curves by name; samples that several seeds have count once."""
-    by_seed: dict[int, list[CurvePart]] = {}
-    for part in parts:
-        by_seed.setdefault(part.seed, []).append(part)
-    every = [part for some in by_seed.values() for part in some]
-    moments: dict[str, _Moments] = {}
-    for name in dict.fromkeys(name for part in every for name in part.curves):
-        mine = [part for part in every if name in part.curves]
-        points = moments[name] = _Moments(max(len(part.x) for part in mine))
-        if len(by_seed) == 1:
+def _add(moments: dict[str, _Moments], parts: Sequence[CurvePart]) -> None:
+    """Add the curves of some samples; samples that several seeds have count once."""
+    one_seed = len({part.seed for part in parts}) < 2
+    for name in dict.fromkeys(name for part in parts for name in part.curves):
+        mine = [part for part in parts if name in part.curves]
+        points = moments.setdefault(name, _Moments())
+        if one_seed:
             for part in mine:
                 points.add(part.curves[name], np.broadcast_to(part.x, part.curves[name].shape))
         else:
-            points.add(*_over_seeds(mine, name, len(points.count)))
-    return moments
+            points.add(*_over_seeds(mine, name))
 
 
-def _over_seeds(parts: Sequence[CurvePart], name: str, steps: int) -> tuple[Array, Array]:
+def _over_seeds(parts: Sequence[CurvePart], name: str) -> tuple[Array, Array]:
     """The curve and x of every sample, averaged over the seeds that have it [n, K]."""
-    rows = 1 + max(int(part.rows.max(initial=-1)) for part in parts)
-    total, x, count = (np.zeros((rows, steps)) for _ in range(3))
+    samples = np.unique(np.concatenate([part.rows for part in parts]))
+    steps = max(len(part.x) for part in parts)
+    total, x, count = (np.zeros((len(samples), steps)) for _ in range(3))
     for part in parts:
         curve = part.curves[name]
         known = np.isfinite(curve)
-        fields = part.rows[:, None], np.arange(len(part.x))
+        fields = np.searchsorted(samples, part.rows)[:, None], np.arange(len(part.x))
         total[fields] += np.where(known, curve, 0.0)
         x[fields] += np.where(known, part.x, 0.0)
         count[fields] += known
@@ -93,12 +91,17 @@ def _over_seeds(parts: Sequence[CurvePart], name: str, steps: int) -> tuple[Arra
 class _Moments:
     """Number, mean and squared deviations of the finite values of each step."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self) -> None:
         """Begin with no values."""
-        self.count, self._mean, self._squares, self._x = np.zeros((4, steps))
+        self.count, self._mean, self._squares, self._x = np.zeros((4, 0))
 
     def add(self, values: Array, x: Array) -> None:
         """Add curves [n, K], and where they were taken [n, K]."""
+        more = max(0, values.shape[1] - len(self.count))
+        if more:
+            known_steps = (self.count, self._mean, self._squares, self._x)
+            longer = (np.append(numbers, np.zeros(more)) for numbers in known_steps)
+            self.count, self._mean, self._squares, self._x = longer
         here = slice(values.shape[1])
         known = np.isfinite(values)
         count = known.sum(axis=0)

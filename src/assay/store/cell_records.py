@@ -1,7 +1,7 @@
 """Cells of one shard as records of its log: provenance, scores, statuses and curves."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +13,11 @@ from assay.store.tables import Array
 
 CELLS = "cells"  # kind of record
 _CODES = {status: code for code, status in enumerate(STATUSES)}
+# A cell's key, its statuses (one for each sample, or one for all) and its scores by metric.
+CellScores = tuple[str, int | Array, Mapping[str, Array]]
+# A cell's key, where its curves were taken, and the curves by name.
+CellCurves = tuple[str, Array, Mapping[str, Array]]
+_Provenance = tuple[str, str, str, str, str, float | None, float | None, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,26 +96,52 @@ def _facts(cell: StoredCell, number: int, arrays: dict[str, Array]) -> StoredObj
     return facts
 
 
-def read_cells(
-    record: LogRecord, with_curves: bool = True, only: Collection[str] | None = None
-) -> Iterator[StoredCell]:
+def read_cells(record: LogRecord, with_curves: bool = True) -> Iterator[StoredCell]:
     """The cells of a record, with or without their curves; curves have double precision again."""
-    arrays = record.arrays()
     for number, facts in enumerate(record.facts["cells"]):
-        if only is not None and facts["cell"] not in only:
-            continue
-        codes = arrays.get(f"{number}s")
-        curves = facts.get("curves", ()) if with_curves else ()
-        yield StoredCell(
-            **{name: facts[name] for name in _PLAIN},
-            **{name: facts.get(name, default) for name, default in _OPTIONAL.items()},
-            metrics={name: arrays[f"{number}m{i}"] for i, name in enumerate(facts["metrics"])},
-            statuses=np.full(facts["n"], facts["code"], np.uint8) if codes is None else codes,
-            x=arrays[f"{number}x"] if curves else np.empty(0),
-            curves={
-                name: arrays[f"{number}c{i}"].astype(np.float64) for i, name in enumerate(curves)
-            },
-        )
+        _, codes, metrics = _scores(record, number, facts)
+        x, curves = _curves(record, number, facts) if with_curves else (np.empty(0), {})
+        statuses = np.full(facts["n"], codes, np.uint8) if isinstance(codes, int) else codes
+        yield StoredCell(*_provenance(facts), metrics, statuses, x, curves)
+
+
+def read_provenance(record: LogRecord) -> Iterator[StoredCell]:
+    """The cells of a record without any numbers."""
+    return (StoredCell(*_provenance(facts)) for facts in record.facts["cells"])
+
+
+def read_scores(record: LogRecord, wanted: Container[str]) -> Iterator[CellScores]:
+    """The scores of the wanted cells of a record."""
+    for number, facts in enumerate(record.facts["cells"]):
+        if facts["cell"] in wanted:
+            yield _scores(record, number, facts)
+
+
+def read_cell_curves(record: LogRecord, wanted: Container[str]) -> Iterator[CellCurves]:
+    """The curves of the wanted cells of a record; some have none."""
+    for number, facts in enumerate(record.facts["cells"]):
+        if facts["cell"] in wanted:
+            yield facts["cell"], *_curves(record, number, facts)
+
+
+def _provenance(facts: StoredObject) -> _Provenance:
+    """The first fields of a `StoredCell`, in order."""
+    optional = (facts.get(name, default) for name, default in _OPTIONAL.items())
+    cell, method, protocol, status = (facts[name] for name in _PLAIN)
+    message, seconds, explain_seconds, forwards = optional
+    return cell, method, protocol, status, message, seconds, explain_seconds, forwards
+
+
+def _scores(record: LogRecord, number: int, facts: StoredObject) -> CellScores:
+    codes = facts["code"] if "code" in facts else record.array(f"{number}s")
+    metrics = {name: record.array(f"{number}m{i}") for i, name in enumerate(facts["metrics"])}
+    return facts["cell"], codes, metrics
+
+
+def _curves(record: LogRecord, number: int, facts: StoredObject) -> tuple[Array, dict[str, Array]]:
+    names = facts.get("curves", ())
+    curves = {n: record.array(f"{number}c{i}").astype(np.float64) for i, n in enumerate(names)}
+    return record.array(f"{number}x") if names else np.empty(0), curves
 
 
 def _narrowed(values: Array) -> Array:

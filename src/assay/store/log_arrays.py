@@ -1,21 +1,27 @@
 """The scores and curves of a run as arrays, read from its shards."""
 
-import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from assay.store.cell_records import CELLS, StoredCell, read_cells
+from assay.store.cell_records import (
+    CELLS,
+    CellCurves,
+    CellScores,
+    read_cell_curves,
+    read_scores,
+)
 from assay.store.manifest_entries import ShardEntry
-from assay.store.run_arrays import CurvePart, ScoreArrays
+from assay.store.run_arrays import CurveChunk, CurveKey, CurvePart, ScoreArrays
 from assay.store.run_files import RunFiles
+from assay.store.shard_content import SAMPLES
 from assay.store.tables import Array
 
 MOST_BYTES = 1 << 30  # of the scores that are read at once
 _EACH = 9  # bytes of a score and its status
 
-LogPlace = tuple[int, int]  # of a record in its log
+CellPlaces = Mapping[str, tuple[str, int]]  # protocol and number of the method, by key of the cell
 
 
 class LogArrays:
@@ -24,54 +30,36 @@ class LogArrays:
     def __init__(self, files: RunFiles) -> None:
         """Set the run; nothing is read yet."""
         self.files = files
-        self._curves: dict[str, dict[str, LogPlace]] = {}  # by shard and cell: records with curves
 
-    def scores(self) -> Iterator[ScoreArrays]:
+    def scores(self, protocols: Collection[str] | None = None) -> Iterator[ScoreArrays]:
         """The scores, one block per setting and protocol, in the order of the suite."""
         manifest = self.files.manifest
+        labels = [p for p in manifest.protocols if protocols is None or p in protocols]
         for setting in manifest.settings:
             shards = [shard for shard in manifest.shards if shard.setting == setting]
             size = _EACH * len(manifest.methods) * sum(len(shard.samples) for shard in shards)
             at_once = max(1, MOST_BYTES // max(1, size))
-            labels = list(manifest.protocols)
             for start in range(0, len(labels), at_once):
                 yield from self._blocks(shards, labels[start : start + at_once])
 
-    def curves(self, block: ScoreArrays, method: str) -> Iterator[CurvePart]:
-        """The curves of a method in a block, in the order of the run; none where it has none."""
+    def curves(self, protocols: Collection[str] | None = None) -> Iterator[CurveChunk]:
+        """All curves, some samples at a time. All seeds of a sample are in the same chunk."""
         manifest = self.files.manifest
-        place = list(manifest.protocols).index(block.protocol) * len(manifest.methods)
-        place += list(manifest.methods).index(method)
-        setting = (block.dataset, block.model, block.checkpoint)
-        shards = [shard for shard in manifest.shards if shard.setting == setting]
-        for shard, rows in _rows(shards):
-            cell = self._cell_with_curves(shard, shard.cells[place])
-            if cell is not None:
-                yield CurvePart(cell.cell, shard.seed, rows, cell.x, cell.curves)
-
-    def _cell_with_curves(self, shard: ShardEntry, key: str) -> StoredCell | None:
-        if self.files.old:
-            cell = self.files.shard(shard).cells.get(key)
-            return cell if cell is not None and cell.curves else None
-        if shard.id not in self._curves:
-            self._curves[shard.id] = {}
-            for stored in self.files.log(shard).of_kind(CELLS):
-                self._note_curves(shard, stored.facts["cells"], stored.place)
-        place = self._curves[shard.id].get(key)
-        record = None if place is None else self.files.store.log(shard.id).read_at(place)
-        if record is None:
-            return None
-        return next(cell for cell in read_cells(record, only=(key,)))
-
-    def _note_curves(
-        self, shard: ShardEntry, facts: Sequence[Mapping[str, object]], place: LogPlace
-    ) -> None:
-        noted = self._curves.setdefault(shard.id, {})
-        for cell in facts:
-            if "curves" in cell:
-                noted[str(cell["cell"])] = place
-            else:
-                noted.pop(str(cell["cell"]), None)
+        labels = [p for p in manifest.protocols if protocols is None or p in protocols]
+        methods = list(manifest.methods)
+        for setting in manifest.settings:
+            shards = [shard for shard in manifest.shards if shard.setting == setting]
+            for together in _of_same_samples(shards):
+                chunk: dict[CurveKey, list[CurvePart]] = {}
+                for shard, rows in together:
+                    places = self._places(shard, labels)
+                    latest = {one[0]: one for one in self._cell_curves(shard, places)}
+                    for key, x, curves in latest.values():
+                        if curves:
+                            label, method = places[key]
+                            part = CurvePart(key, shard.seed, rows, x, curves)
+                            chunk.setdefault((*setting, label, methods[method]), []).append(part)
+                yield chunk
 
     def _blocks(self, shards: Sequence[ShardEntry], labels: Sequence[str]) -> Iterator[ScoreArrays]:
         """The blocks of these protocols, on the shards of one setting."""
@@ -84,22 +72,20 @@ class LogArrays:
         statuses = {label: np.zeros(shape, np.uint8) for label in labels}
         places = {shard.seed: self._places(shard, labels) for shard in shards}
         for shard, rows in _rows(shards):
-            own_groups, cells = self._cells(shard)
+            own_groups, cells = self._cell_scores(shard, places[shard.seed])
             for row, group in zip(rows.tolist(), own_groups, strict=False):
                 groups[row] = group
             together = rows[-1] - rows[0] + 1 == len(rows)
             where = slice(rows[0], rows[-1] + 1) if together else rows
             seed = seeds.index(shard.seed)
-            for cell in cells:
-                if cell.cell not in places[shard.seed]:
-                    continue
-                label, method = places[shard.seed][cell.cell]
-                statuses[label][seed, method, where] = cell.statuses
+            for key, codes, metrics in cells:
+                label, method = places[shard.seed][key]
+                statuses[label][seed, method, where] = codes
                 here = values[label]
-                for metric in cell.metrics.keys() - here.keys():
+                for metric in metrics.keys() - here.keys():
                     here[metric] = _unknown(shape)
                 for metric, table in here.items():  # an earlier record may have had more of them
-                    table[seed, method, where] = cell.metrics.get(metric, np.nan)
+                    table[seed, method, where] = metrics.get(metric, np.nan)
         for label in labels:
             protocol, setting, own = manifest.protocols[label], shards[0].setting, values.pop(label)
             yield ScoreArrays(
@@ -118,7 +104,7 @@ class LogArrays:
                 dict(sorted(own.items())),
             )
 
-    def _places(self, shard: ShardEntry, labels: Sequence[str]) -> dict[str, tuple[str, int]]:
+    def _places(self, shard: ShardEntry, labels: Sequence[str]) -> CellPlaces:
         """The protocol, and the number of the method, by the key of the cell."""
         methods = len(self.files.manifest.methods)
         chosen = set(labels)
@@ -129,18 +115,28 @@ class LogArrays:
             for m in range(methods)
         }
 
-    def _cells(self, shard: ShardEntry) -> tuple[Sequence[str], Iterator[StoredCell]]:
-        """The groups of a shard's samples, and its cells in the order of computation."""
+    def _cell_scores(
+        self, shard: ShardEntry, wanted: CellPlaces
+    ) -> tuple[Sequence[str], Iterator[CellScores]]:
+        """The groups of a shard's samples, and scores of its cells in the order of computation."""
         if self.files.old:
             content = self.files.shard(shard, with_curves=False)
-            return content.groups, iter(content.cells.values())
+            cells = (cell for key, cell in content.cells.items() if key in wanted)
+            return content.groups, ((c.cell, c.statuses, c.metrics) for c in cells)
         log = self.files.log(shard)
-        samples = log.get("samples")
+        samples = log.get(SAMPLES)
         groups = [] if samples is None else samples.facts.get("groups") or shard.samples
-        records = list(log.of_kind(CELLS))
-        for record in records:
-            self._note_curves(shard, record.facts["cells"], record.place)
-        return groups, itertools.chain.from_iterable(read_cells(r, False) for r in records)
+        return groups, (one for r in log.of_kind(CELLS) for one in read_scores(r, wanted))
+
+    def _cell_curves(self, shard: ShardEntry, wanted: CellPlaces) -> Iterator[CellCurves]:
+        """The curves of a shard's cells in the order of computation."""
+        if self.files.old:
+            for key, cell in self.files.shard(shard).cells.items():
+                if key in wanted:
+                    yield key, cell.x, cell.curves
+            return
+        for record in self.files.log(shard).of_kind(CELLS):
+            yield from read_cell_curves(record, wanted)
 
 
 def _unknown(shape: tuple[int, ...]) -> Array:
@@ -157,3 +153,15 @@ def _rows(shards: Sequence[ShardEntry]) -> Iterator[tuple[ShardEntry, Array]]:
     rows = {sample: row for row, sample in enumerate(_samples(shards))}
     for shard in shards:
         yield shard, np.array([rows[sample] for sample in shard.samples])
+
+
+def _of_same_samples(
+    shards: Sequence[ShardEntry],
+) -> Iterator[Sequence[tuple[ShardEntry, Array]]]:
+    """The shards of one setting with their rows, those of the same samples together."""
+    alike: dict[tuple[str, ...], list[tuple[ShardEntry, Array]]] = {}
+    for shard, rows in _rows(shards):
+        alike.setdefault(tuple(shard.samples), []).append((shard, rows))
+    if sum(map(len, alike)) == len(_samples(shards)):
+        return iter(alike.values())
+    return iter([[one for some in alike.values() for one in some]])  # they overlap

@@ -1,6 +1,6 @@
 """Scores and curves of a run as arrays, the form in which ranking and report read them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -69,13 +69,25 @@ class CurvePart:
     curves: Mapping[str, Array]
 
 
+CurveKey = tuple[str, str, str, str, str]  # dataset, model, checkpoint, protocol, method
+CurveChunk = Mapping[CurveKey, Sequence[CurvePart]]  # the curves of some samples
+
+
 class RunArrays(Protocol):
     """The scores and curves of a run. One block is in memory at a time, if the caller lets go."""
 
-    def scores(self) -> Iterator[ScoreArrays]:
-        """The scores, one block per setting and protocol, in the order of the suite."""
+    def scores(self, protocols: Collection[str] | None = None) -> Iterator[ScoreArrays]:
+        """The scores, one block per setting and protocol, in the order of the suite.
+
+        Args:
+            protocols: The labels of those that are read; by default all.
+        """
         ...
 
-    def curves(self, block: ScoreArrays, method: str) -> Iterator[CurvePart]:
-        """The curves of a method in a block, in the order of the run; none where it has none."""
+    def curves(self, protocols: Collection[str] | None = None) -> Iterator[CurveChunk]:
+        """All curves, some samples at a time. All seeds of a sample are in the same chunk.
+
+        Args:
+            protocols: The labels of those that are read; by default all.
+        """
         ...

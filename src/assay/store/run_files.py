@@ -5,12 +5,18 @@ import json
 from collections.abc import Iterator, Mapping
 
 from assay.errors import PrerequisiteError
-from assay.store.cell_records import CELLS, StoredCell
+from assay.store.cell_records import CELLS, StoredCell, read_provenance
 from assay.store.files import FileCheck, Store, file_name, unpacked_arrays
 from assay.store.json_records import StoredObject
 from assay.store.manifest_entries import Manifest, ShardEntry
 from assay.store.old_layout import is_old, read_old_shard, unreadable_old_files
-from assay.store.shard_content import ShardContent, shard_content
+from assay.store.shard_content import (
+    SUMMARY,
+    ShardContent,
+    file_checks,
+    read_summary,
+    shard_content,
+)
 from assay.store.shard_log import LogContent
 from assay.store.shard_records import CellRecord, Preview
 from assay.store.tables import Array
@@ -64,10 +70,21 @@ class RunFiles:
             if key in stored:
                 yield labels, stored[key]
 
+    def provenance(self, shard: ShardEntry) -> Iterator[tuple[CellLabels, StoredCell]]:
+        """The finished cells of a shard without any numbers, with their labels in this suite."""
+        if self.old:
+            yield from self.cells(shard, with_curves=False)
+            return
+        records = self.log(shard).of_kind(CELLS)
+        stored = {cell.cell: cell for record in records for cell in read_provenance(record)}
+        for labels, key in self.planned(shard):
+            if key in stored:
+                yield labels, stored[key]
+
     def records(self) -> Iterator[CellRecord]:
         """How each finished cell was computed, shard by shard."""
         for shard in self.manifest.shards:
-            for (protocol, method), cell in self.cells(shard, with_curves=False):
+            for (protocol, method), cell in self.provenance(shard):
                 yield CellRecord(
                     cell=cell.cell,
                     shard=shard.id,
@@ -134,8 +151,9 @@ class RunFiles:
 
     @functools.cache  # noqa: B019  # as long as the run is read
     def _file_checks(self, shard: str) -> Mapping[str, FileCheck]:
-        return shard_content(self.store.log(shard).read(), with_curves=False).files
+        return file_checks(self.store.log(shard).read())
 
+    @functools.cache  # noqa: B019  # as long as the run is read
     def previews(self, dataset: str) -> list[tuple[ShardEntry, Preview]]:
         """The samples of a dataset that the page shows, with the shard that holds their files."""
         shards = [shard for shard in self.manifest.shards if shard.dataset == dataset]
@@ -145,8 +163,9 @@ class RunFiles:
         return [(shard, preview) for shard, previews in summaries for preview in previews]
 
     def _summary(self, shard: ShardEntry) -> list[Preview]:
-        content = shard_content(self.log(shard), with_curves=False)
-        return [] if content.summary is None else list(content.summary.previews)
+        record = self.log(shard).get(SUMMARY)
+        summary = None if record is None else read_summary(record)
+        return [] if summary is None else list(summary.previews)
 
     def _old_previews(self, dataset: str) -> list[Preview]:
         path = self.store.path("previews", f"{file_name(dataset)}.json")

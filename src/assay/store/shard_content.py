@@ -66,17 +66,22 @@ def shard_content(content: LogContent, with_curves: bool = True) -> ShardContent
             for record in content.of_kind(CELLS)
             for cell in read_cells(record, with_curves)
         },
-        summary=None if summary is None else _read_summary(summary),
+        summary=None if summary is None else read_summary(summary),
         gaps={
             record.key: StoredGaps(record.facts["promise"], record.arrays()["gaps"])
             for record in content.of_kind(GAPS)
         },
-        files={
-            record.key: FileCheck(record.facts["size"], record.facts["crc32"])
-            for record in content.of_kind(FILE)
-        },
+        files=file_checks(content),
         damaged=content.damaged,
     )
+
+
+def file_checks(content: LogContent) -> dict[str, FileCheck]:
+    """The files that belong to a shard by path, with their checksums."""
+    return {
+        record.key: FileCheck(record.facts["size"], record.facts["crc32"])
+        for record in content.of_kind(FILE)
+    }
 
 
 def samples_record(samples: Sequence[str], groups: Sequence[str]) -> LogRecord:
@@ -102,8 +107,9 @@ def file_record(path: str, check: FileCheck) -> LogRecord:
     return LogRecord.make(FILE, path, {"size": check.size, "crc32": check.crc32})
 
 
-def _read_summary(record: LogRecord) -> ShardSummary | None:
+def read_summary(record: LogRecord) -> ShardSummary | None:
+    """The summary in a record; None where another version wrote it."""
     try:
         return ShardSummary.from_json(record.facts["summary"])
-    except InputError:  # another version wrote it
+    except InputError:
         return None

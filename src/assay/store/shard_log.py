@@ -11,11 +11,14 @@ A record is a fixed head, a description in JSON and the bytes of arrays:
 Of records with the same kind and key the last one counts. Damaged records count as missing.
 """
 
+import functools
 import json
+import math
 import os
+import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +31,9 @@ MARK = b"\x89assay\r\n"
 _HEAD = struct.Struct("<8sIQII")
 _SIZES = struct.Struct("<IQ")
 _ALIGN = 8
+_STRING = rb'("(?:[^"\\]|\\.)*")'
+_NAMES = re.compile(rb'{"kind":' + _STRING + rb',"key":' + _STRING)  # how a description begins
+_OWN = ("kind", "key", "arrays")  # parts of a description that records themselves use
 Buffer = bytes | memoryview
 
 
@@ -38,16 +44,14 @@ class LogRecord:
     Attributes:
         kind: What it holds.
         key: Identifies it among the records of its kind.
-        facts: Its description.
-        layout: The name, type and shape of each array.
+        text: Its description, as JSON; it is parsed when it is asked for.
         body: The bytes of the arrays.
         place: Where it begins in its file, and how many bytes it has there.
     """
 
     kind: str
     key: str
-    facts: StoredObject
-    layout: Sequence[tuple[str, str, Sequence[int]]] = ()
+    text: bytes
     body: Buffer = field(default=b"", repr=False)
     place: tuple[int, int] = (0, 0)
 
@@ -57,28 +61,44 @@ class LogRecord:
     ) -> "LogRecord":
         """A record of these arrays."""
         whole = {name: _little(values) for name, values in (arrays or {}).items()}
-        layout = [(name, a.dtype.str, list(a.shape)) for name, a in whole.items()]
-        return cls(kind, key, facts, layout, b"".join(_padded(a) for a in whole.values()))
+        described = {"kind": kind, "key": key, **facts}
+        if whole:
+            described["arrays"] = [(n, a.dtype.str, list(a.shape)) for n, a in whole.items()]
+        text = json.dumps(described, separators=(",", ":")).encode()
+        return cls(kind, key, text, b"".join(_padded(a) for a in whole.values()))
+
+    @functools.cached_property
+    def facts(self) -> StoredObject:
+        """Its description, without the arrays."""
+        return {name: v for name, v in self._described.items() if name not in _OWN}
 
     def arrays(self) -> dict[str, Array]:
         """Its arrays, as views of its bytes that cannot be written to."""
-        return dict(self._views())
+        return {name: self.array(name) for name in self._places}
 
-    def _views(self) -> Iterator[tuple[str, Array]]:
-        start = 0
-        for name, kind, shape in self.layout:
-            size = int(np.prod(shape, dtype=np.int64))
+    def array(self, name: str) -> Array:
+        """One of its arrays, likewise."""
+        dtype, shape, start = self._places[name]
+        return np.frombuffer(self.body, dtype, math.prod(shape), start).reshape(shape)
+
+    @functools.cached_property
+    def _described(self) -> StoredObject:
+        described: StoredObject = json.loads(self.text)
+        return described
+
+    @functools.cached_property
+    def _places(self) -> dict[str, tuple[np.dtype[np.generic], tuple[int, ...], int]]:
+        """The type and shape of each array, and where it begins."""
+        places, start = {}, 0
+        for name, kind, shape in self._described.get("arrays", ()):
             dtype = np.dtype(kind)
-            values = np.frombuffer(self.body, dtype, size, start)
-            yield name, values.reshape(tuple(shape))
-            start += -(-size * dtype.itemsize // _ALIGN) * _ALIGN
+            places[name] = dtype, tuple(shape), start
+            start += -(-math.prod(shape) * dtype.itemsize // _ALIGN) * _ALIGN
+        return places
 
     def packed(self) -> bytes:
         """The bytes of the record in the file."""
-        described = {"kind": self.kind, "key": self.key, **self.facts}
-        if self.layout:
-            described["arrays"] = self.layout
-        text = json.dumps(described, separators=(",", ":")).encode()
+        text = self.text.rstrip(b" ")
         text += b" " * (-(_HEAD.size + len(text)) % _ALIGN)
         sizes = _SIZES.pack(len(text), len(self.body))
         checks = zlib.crc32(text, zlib.crc32(sizes)), zlib.crc32(self.body)
@@ -196,9 +216,15 @@ def _record_at(content: memoryview, place: int) -> tuple[int, LogRecord | None]:
     body = content[start + text_size : end]
     if zlib.crc32(body) != body_check:
         return 0, None
-    facts = json.loads(text)
-    kind, key, layout = facts.pop("kind"), facts.pop("key"), facts.pop("arrays", ())
-    return end - place, LogRecord(kind, key, facts, layout, body, (place, end - place))
+    named = _NAMES.match(text)
+    kind, key = (json.loads(part) for part in named.groups()) if named else _named(text)
+    return end - place, LogRecord(kind, key, text, body, (place, end - place))
+
+
+def _named(text: bytes) -> tuple[str, str]:
+    """The kind and the key of a description that does not begin with them."""
+    described = json.loads(text)
+    return described["kind"], described["key"]
 
 
 def _next_mark(content: memoryview, place: int) -> int:
