@@ -9,7 +9,7 @@ import numpy as np
 
 from assay.engine.engine import Arrays
 from assay.plan.plan import Plan, Shard
-from assay.plan.set_cells import SetCell, applicable_sets, explains_split, set_cells, shards_of
+from assay.plan.set_cells import SetCell, applicable_sets, explains_split, set_cells
 from assay.store import Array, FileCheck, ShardEntry, ShardSummary, Store, read_manifest
 from assay.store.files import StoredPath, unpacked_arrays
 from assay.store.old_layout import convert, is_old, read_old_shard
@@ -207,7 +207,7 @@ class Finished:
 
     def set_cell(self, cell: SetCell) -> bool:
         """Whether a cell of a set protocol is finished: its scores of all shards are stored."""
-        shards = shards_of(self.plan.shards, *cell.place)
+        shards = self.plan.shards_of(*cell.place)
         return all(self.cell(shard, cell.method, cell.protocol) for shard in shards)
 
     def unfinished_sets(self) -> list[SetCell]:

@@ -43,6 +43,8 @@ LATER_SHARDS = 64
 # text, dataclasses by their `repr`. 2: code by its syntax tree, dataclasses by their fields.
 IDENTITY = 2
 
+Place = tuple[str, str, int, str]  # dataset, model, seed and split
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -54,6 +56,11 @@ class Shard:
     seed: int
     samples: tuple[str, ...]
     split: str = ""  # of the dataset; empty: the scored samples
+
+    @property
+    def place(self) -> Place:
+        """Dataset, model, seed and split: what it shares with other shards."""
+        return self.dataset, self.model, self.seed, self.split
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +99,17 @@ class Plan:
             for seed in self.spec.seeds
             for chunk in self._train_chunks(dataset)
         ]
+
+    @functools.cached_property
+    def _places(self) -> Mapping[Place, list[Shard]]:
+        places: dict[Place, list[Shard]] = {}
+        for shard in (*self.shards, *self.train_shards):
+            places.setdefault(shard.place, []).append(shard)
+        return places
+
+    def shards_of(self, dataset: str, model: str, seed: int, split: str = "") -> list[Shard]:
+        """The shards of one dataset, model and seed, in the order of their samples."""
+        return self._places.get((dataset, model, seed, split), [])
 
     def _train_chunks(self, dataset: str) -> list[tuple[str, ...]]:
         train = self.datasets[dataset].splits.get("train")

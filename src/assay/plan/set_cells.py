@@ -1,6 +1,5 @@
 """Cells of set protocols: one method under one protocol on all samples of a dataset."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.methods.attribution import MAPS_HASH
@@ -35,14 +34,9 @@ def set_cells(plan: Plan) -> list[SetCell]:
     ]
 
 
-def shards_of(shards: Sequence[Shard], dataset: str, model: str, seed: int) -> list[Shard]:
-    """The shards of one dataset, model and seed."""
-    return [s for s in shards if (s.dataset, s.model, s.seed) == (dataset, model, seed)]
-
-
 def unmet(plan: Plan, cell: SetCell) -> list[str]:
     """The needs of a cell's method and protocol that the model and the data do not meet."""
-    shard = shards_of(plan.shards, *cell.place)[0]
+    shard = plan.shards_of(*cell.place)[0]
     return plan.missing(shard, cell.method) or plan.missing(shard, cell.protocol)
 
 

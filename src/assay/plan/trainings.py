@@ -9,7 +9,7 @@ import torch
 
 from assay.errors import InputError
 from assay.plan.plan import Plan
-from assay.plan.set_cells import SetCell, shards_of
+from assay.plan.set_cells import SetCell
 from assay.plugins.registry import Trainings
 from assay.suite.spec import Choice
 from assay.training.fitting import Recipe, fit_network
@@ -145,7 +145,7 @@ class StepClock:
     def _measure(self, cell: SetCell, recipe: Recipe) -> float:
         plan = self._plan
         size, steps = _epoch(plan, cell, recipe)
-        first = shards_of(plan.train_shards, *cell.place)[0]
+        first = plan.shards_of(*cell.place, "train")[0]
         ids = plan.datasets[cell.dataset].split("train").ids[: size * min(MEASURED, steps)]
         inputs = plan.batch(first, ids).inputs
         labels = torch.zeros(len(ids), dtype=torch.long)

@@ -12,7 +12,7 @@ from assay.errors import InputError, warn
 from assay.plan.cells import CellOutcome, stored_cell
 from assay.plan.plan import Plan, Shard
 from assay.plan.scoring import replicates_of, standing
-from assay.plan.set_cells import SetCell, shards_of, unmet
+from assay.plan.set_cells import SetCell, unmet
 from assay.plan.trainings import trains
 from assay.progress import bar
 from assay.ranking.reductions import reduction_of
@@ -178,7 +178,7 @@ def _scored(cell: SetCell, scores: Scores, broken: Array, flat: Array, whole: st
 
 def _by_shard(plan: Plan, cell: SetCell, outcome: CellOutcome) -> list[tuple[Shard, CellOutcome]]:
     """The outcome cut into the shards of the run, whose files hold the scores of their samples."""
-    shards = shards_of(plan.shards, *cell.place)
+    shards = plan.shards_of(*cell.place)
     ends = np.cumsum([len(shard.samples) for shard in shards])
     return [
         (shard, _rows(outcome, slice(end - len(shard.samples), end), len(shard.samples) / ends[-1]))

@@ -13,7 +13,7 @@ from assay.errors import InputError, NotApplicable
 from assay.models.wrap import model as as_model
 from assay.plan.finished import Finished
 from assay.plan.plan import Plan, Shard
-from assay.plan.set_cells import SetCell, shards_of
+from assay.plan.set_cells import SetCell
 from assay.plugins import registry
 from assay.run.shard import ShardTask, ShardWork, finite, make_engine
 from assay.suite.spec import MAPS_HASH
@@ -63,8 +63,7 @@ class TrialMaker:
             raise InputError(f"Expected a split, `scored` or `train`, got {split!r}.")
         if NAMES[split]:
             plan.datasets[cell.dataset].split(NAMES[split])  # an error where there is none
-        shards = plan.train_shards if NAMES[split] else plan.shards
-        return shards_of(shards, cell.dataset, model or cell.model, cell.seed)
+        return plan.shards_of(cell.dataset, model or cell.model, cell.seed, NAMES[split])
 
     def batch(self, cell: SetCell, split: Split) -> Batch:
         """All samples of a split, read once for all methods of a place."""

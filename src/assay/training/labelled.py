@@ -17,7 +17,7 @@ from assay.progress import bar
 from assay.training.fitting import normalised
 from assay.training.streaming import Inputs, StreamedInputs, in_batches, room, select_inputs
 from assay.types import Batch, Dataset, Model, Preprocess, Sample
-from assay.types.dataset import draw
+from assay.types.dataset import drawing_order
 
 FEWEST = 8  # samples of which some can be held out
 
@@ -51,7 +51,8 @@ class Labelled:
             return self
         rows = {name: row for row, name in enumerate(self.ids)}
         labels = dict(zip(self.ids, self.labels.tolist(), strict=True))
-        return self.select(torch.tensor([rows[name] for name in draw(self.ids, labels, limit)]))
+        drawn = drawing_order(self.ids, labels)[:limit]
+        return self.select(torch.tensor([rows[name] for name in drawn]))
 
     def held_out(self, share: float) -> tuple["Labelled", "Labelled"]:
         """The samples to train on, and a random slice that is held out, the same in every call.

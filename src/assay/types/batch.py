@@ -48,6 +48,11 @@ class Source(Protocol):
         """The parts that images are painted from; None for other images."""
         ...
 
+    @property
+    def reference_order(self) -> tuple[str, ...]:
+        """All ids in a fixed order."""
+        ...
+
     def partner(self, sample: str) -> str:
         """Another sample, of another group if there is one."""
         ...
@@ -147,8 +152,7 @@ class Batch:
 
     def reference_ids(self, n: int) -> list[str]:
         """The ids of the reference inputs, for use when memory cannot hold them all."""
-        everyone = self._dataset("reference inputs")
-        return sorted(everyone.ids, key=lambda i: hashlib.sha256(i.encode()).digest())[:n]
+        return list(self._dataset("reference inputs").reference_order[:n])
 
     def others(self, ids: Sequence[str]) -> "Batch":
         """Other samples of the dataset, prepared in the same way."""

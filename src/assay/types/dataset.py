@@ -1,5 +1,6 @@
 """Samples by id, and how they become batches."""
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,8 +103,17 @@ class Dataset:
         return replace(self, splits=splits, has=self.has | {"training"})
 
     def drawn(self, limit: int | None) -> tuple[str, ...]:
-        """All ids, or a fixed draw of `limit` of them."""
-        return draw(self.ids, self.labels, limit)
+        """All ids, or a fixed draw of `limit` of them with as many of each class as possible.
+
+        A larger limit adds samples to those of a smaller one.
+        """
+        if limit is None or limit >= len(self.ids):
+            return self.ids
+        return self._drawing_order[:limit]
+
+    @functools.cached_property
+    def _drawing_order(self) -> tuple[str, ...]:
+        return drawing_order(self.ids, self.labels)
 
     def batch(
         self,
@@ -151,12 +161,28 @@ class Dataset:
 
     def partner(self, sample: str) -> str:
         """Another sample, of another group if there is one: the next on a fixed shuffled ring."""
+        return self._partners[sample]
+
+    @functools.cached_property
+    def _partners(self) -> Mapping[str, str]:
+        """The partner of each sample, found in two rounds against the direction of the ring."""
         ring = sorted(self.ids, key=lambda i: hashlib.sha256(f"partner\0{i}".encode()).digest())
-        start = ring.index(sample)
-        others = ring[start + 1 :] + ring[:start]
-        mine = self.groups.get(sample, sample)
-        fallback = others[0] if others else sample
-        return next((i for i in others if self.groups.get(i, i) != mine), fallback)
+        partners = {i: after for i, after in zip(ring, [*ring[1:], ring[0]], strict=True)}
+        group_of = [self.groups.get(i, i) for i in ring]
+        if len(set(group_of)) == 1:
+            return partners
+        after, next_other = 0, 0  # places on the ring: the next sample, the next of another group
+        for place in (*reversed(range(len(ring))), *reversed(range(len(ring)))):
+            if group_of[after] != group_of[place]:
+                next_other = after
+            partners[ring[place]] = ring[next_other]
+            after = place
+        return partners
+
+    @functools.cached_property
+    def reference_order(self) -> tuple[str, ...]:
+        """All ids in a fixed order, whose first ones are the reference inputs of every batch."""
+        return tuple(sorted(self.ids, key=lambda i: hashlib.sha256(i.encode()).digest()))
 
     def _input(
         self, sample: str, raw: Image.Image | Tensor | str, prepare: Prepare | None
@@ -187,15 +213,10 @@ class Dataset:
         return prepare.mask(raw)
 
 
-def draw(ids: tuple[str, ...], labels: Mapping[str, int], limit: int | None) -> tuple[str, ...]:
-    """All ids, or a fixed draw of `limit` of them with as many of each class as possible.
-
-    A larger limit adds samples to those of a smaller one.
-    """
-    if limit is None or limit >= len(ids):
-        return ids
+def drawing_order(ids: Sequence[str], labels: Mapping[str, int]) -> tuple[str, ...]:
+    """All ids in the order in which a limit takes them: as many of each class as possible."""
     drawn = sorted(ids, key=lambda i: hashlib.sha256(f"limit\0{i}".encode()).digest())
-    return _class_by_class(drawn, labels)[:limit]
+    return _class_by_class(drawn, labels)
 
 
 def _class_by_class(order: Sequence[str], labels: Mapping[str, int]) -> tuple[str, ...]:
