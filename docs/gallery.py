@@ -13,7 +13,7 @@ from PIL import Image
 from assay.errors import NotApplicable
 from assay.methods.attribution import attribute
 from assay.models.prepare import choose_micro_batch, prepare_network
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.plugins import registry
 from assay.report.overlay import overlay
 from assay.suite.spec import Choice, choose_one

@@ -29,7 +29,7 @@ import toy_run  # noqa: F401 - registers toy_images and toy_net
 from assay.cli import main
 from assay.data.memory import as_dataset
 from assay.errors import IncompleteRun, InputError, NotApplicable, PrerequisiteError
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.plugins import registry
 from assay.run import dry_run, run
 from assay.suite.spec import Spec, choose_one, make_suite, parse_suite

@@ -170,7 +170,7 @@ def test_old_addresses_and_names_still_help() -> None:
     from assay.studies.soco.modified import modified
 
     assert load_object("assay.studies.modified:modified")[0] is modified
-    with pytest.raises(ImportError, match=r"assay\.plan\.plan"):
+    with pytest.raises(ImportError, match=r"assay\.plan\.resolving"):
         from assay.plan import resolve  # noqa: F401
     with pytest.raises(ImportError, match=r"assay\.units\.features"):
         from assay import features  # noqa: F401

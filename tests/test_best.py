@@ -156,7 +156,7 @@ def test_mistakes_are_said(call, arguments, message):
 
 @pytest.mark.usefixtures("here")
 def test_a_run_from_python_can_be_asked_too(tmp_path):
-    from assay.plan.plan import build_one
+    from assay.plan.resolving import build_one
 
     model, data = build_one("model", MODEL), build_one("dataset", {"csv": {"path": "list.csv"}})
     methods = [{"integrated_gradients": {"steps": 3, "label": "ig"}}, "random"]

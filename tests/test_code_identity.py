@@ -13,7 +13,8 @@ from torch import nn
 
 import assay
 from assay.data.memory import as_dataset
-from assay.plan.plan import Plan, resolve
+from assay.plan.plan import Plan
+from assay.plan.resolving import resolve
 from assay.plugins import registry
 from assay.plugins.addresses import load_object
 from assay.suite.spec import choose_one, make_suite

@@ -17,7 +17,7 @@ import assay
 import toy_run  # noqa: F401 - registers toy_images and toy_net
 from assay.data.memory import as_dataset
 from assay.errors import InputError, PrerequisiteError
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.run import dry_run
 from assay.suite.spec import choose_one, make_suite, parse_suite, read_suite
 

@@ -9,7 +9,7 @@ import torch
 import assay
 from assay.data.memory import as_dataset
 from assay.engine.engine import network_engine
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.run import run
 from assay.suite.spec import choose_one, make_suite
 from assay.units.features import make_units

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from assay.errors import InputError
-from assay.plan.plan import build_one, resolve
+from assay.plan.resolving import build_one, resolve
 from assay.plugins import registry
 from assay.plugins.options import checked
 from assay.removal import make_removal

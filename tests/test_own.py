@@ -9,7 +9,7 @@ import yaml
 from PIL import Image
 
 import assay
-from assay.plan.plan import build_one, resolve
+from assay.plan.resolving import build_one, resolve
 from assay.plugins import registry
 from assay.store import CleanAccuracy
 from assay.suite.defaults import METHODS, PROTOCOLS

@@ -8,7 +8,7 @@ import torch
 import assay
 from assay.data.memory import as_dataset
 from assay.errors import InputError, NotApplicable
-from assay.plan.plan import resolve
+from assay.plan.resolving import resolve
 from assay.suite.from_options import ModelOptions, own_suite
 from assay.suite.spec import make_suite
 from assay.types import Dataset, Sample

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import assay
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.plugins import registry
 from small_texts import bag_of_words, make_texts, padded, save_bert, word_shares
 

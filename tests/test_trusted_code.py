@@ -15,7 +15,7 @@ from PIL import Image
 
 import assay
 from assay.errors import InputError, PrerequisiteError
-from assay.plan.plan import build_one, resolve
+from assay.plan.resolving import build_one, resolve
 from assay.plugins import registry
 from assay.plugins.entry_points import _packages, registered
 from assay.plugins.origins import TYPED, Origin

@@ -22,8 +22,9 @@ from assay.plan.applicable import applicable_to_any
 from assay.plan.class_checks import check_classes
 from assay.plan.forecast import Forecast
 from assay.plan.model_choices import Network, check_shared, models_of, one_model
-from assay.plan.plan import Plan, build_one
+from assay.plan.plan import Plan
 from assay.plan.repeats import check_repeats
+from assay.plan.resolving import build_one
 from assay.plan.scoring import dealt, score_case, settled
 from assay.plan.trained_on import warn_of_tuned_samples
 from assay.plugins import registry

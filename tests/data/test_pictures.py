@@ -13,7 +13,7 @@ from PIL import Image
 
 from assay.data.pictures import MEGAPIXELS, VARIABLE, open_picture
 from assay.errors import InputError
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 
 
 def declared(width: int, height: int) -> bytes:

@@ -8,7 +8,7 @@ from torch import nn
 import assay
 from assay.data.memory import as_dataset
 from assay.data.sample_hashes import check_apart, hash_inputs, hash_samples, shared_ids
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.training.fitting import normalised
 
 SIDE = 8

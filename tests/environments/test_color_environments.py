@@ -96,7 +96,7 @@ def test_a_designed_environment_runs_in_a_suite(tmp_path):
 
 
 def test_an_environment_stays_with_its_own_network(tmp_path):
-    from assay.plan.plan import resolve
+    from assay.plan.resolving import resolve
     from small_worlds import make_images, make_net
 
     spec = assay.Spec(
@@ -112,7 +112,7 @@ def test_an_environment_stays_with_its_own_network(tmp_path):
 
 
 def test_the_same_environment_twice_is_refused():
-    from assay.plan.plan import resolve
+    from assay.plan.resolving import resolve
 
     spec = assay.Spec(
         environments=["multi_color_sum"] * 2, methods=["random"], protocols=["single_deletion"]

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from assay.errors import InputError
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.results import load
 
 transformers = pytest.importorskip("transformers")

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 import assay
 from assay.models.small_vit import SmallViT
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 
 
 def test_it_fits_two_megabytes_in_half_precision():

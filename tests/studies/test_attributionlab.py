@@ -75,7 +75,7 @@ def test_the_modulo_table_stands_beside_the_papers(study):
 @pytest.mark.parametrize("target", lab_runs.TARGETS)
 def test_every_suite_is_whole(study, part, setting, target):
     """Its methods and protocols exist, and its environment has the layers that are looked at."""
-    from assay.plan.plan import resolve
+    from assay.plan.resolving import resolve
 
     plan = resolve(lab_runs.SUITES[part](study, f"{target}-{setting}"))
     (model,) = plan.models.values()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay.models.carded import read_card
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.studies.idsds.panels import score_panel
 from assay.studies.idsds.paper_methods import paper_methods
 from assay.studies.idsds.score_table import read_scores

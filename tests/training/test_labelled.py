@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import assay
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.training.fine_tuning import FineTuning
 from assay.training.fitting import normalised
 from assay.training.labelled import read_labelled

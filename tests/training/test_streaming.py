@@ -10,7 +10,7 @@ from torch import nn
 
 import assay
 from assay.data.memory import as_dataset
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.training import labelled, streaming
 from assay.training.fine_tuning import FineTuning
 from assay.training.fitting import Recipe, fit_network

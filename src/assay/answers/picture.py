@@ -10,7 +10,7 @@ from torch import Tensor
 from assay.api import explain
 from assay.data.pictures import open_picture
 from assay.errors import InputError, PrerequisiteError
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.plugins import registry
 from assay.plugins.registry import Method
 from assay.report.overlay import overlay

@@ -110,7 +110,7 @@ def finetune(
 
     Run it again to continue after an interruption, or to print the card.
     """
-    from assay.plan.plan import build_one
+    from assay.plan.resolving import build_one
     from assay.suite.from_options import ModelOptions, model_item, plugin_item
     from assay.training.fine_tuning import FineTuning
     from assay.training.tuned_folder import TunedFolder
@@ -173,7 +173,7 @@ def _item(data: str, described: ModelOptions) -> Item:
 
 
 def _samples(data: str, described: ModelOptions) -> Dataset:
-    from assay.plan.plan import build_one
+    from assay.plan.resolving import build_one
 
     dataset: Dataset = build_one("dataset", _item(data, described))
     return dataset

@@ -2,4 +2,4 @@
 
 from assay.plugins.moved import names_now_in
 
-__getattr__ = names_now_in("assay.plan", "assay.plan.plan")
+__getattr__ = names_now_in("assay.plan", "assay.plan.plan", "assay.plan.resolving")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.plugins.option_types import Item
 from assay.plugins.origins import TYPED, Origin
 from assay.suite.spec import Spec, choose_one

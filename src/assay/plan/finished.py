@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from assay.store.files import StoredPath, unpacked_arrays
 from assay.store.old_layout import convert, is_old, read_old_shard
 from assay.store.pieces import ANSWERS, AnswersPiece, Piece
 from assay.store.shard_content import read_shard
-from assay.store.shard_log import LogContent
+from assay.store.shard_log import LogContent, LogRecord
 from assay.suite.spec import Choice
 
 Stamp = tuple[int, int]  # size and time of a log: when they change, it is read again
@@ -259,16 +259,24 @@ class ResponseShelf:
 
     def load(self, group: str) -> tuple[Arrays, dict[str, str]] | None:
         """The stored answers of a group."""
-        if self._log is None:
-            self._log = self.finished.store.answer_log(self.shard.id).read()
         key = self.finished.plan.responses_key(self.shard, group)
-        parts = [r for r in self._log.of_kind(ANSWERS) if r.facts["group"] == key]
+        parts = [record for record in self._records() if record.facts["group"] == key]
         if not parts:
             return None
         arrays = [part.arrays() for part in parts]
         rows = [row for part in parts for row in part.facts["rows"]]
         joined = {name: np.concatenate([a[name] for a in arrays], axis=1) for name in arrays[0]}
         return joined, {"rows": json.dumps(rows)}
+
+    def stored_rows(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        """The rows of each group that are stored."""
+        facts = [record.facts for record in self._records()]
+        return frozenset((one["group"], tuple(one["rows"])) for one in facts)
+
+    def _records(self) -> Iterator[LogRecord]:
+        if self._log is None:
+            self._log = self.finished.store.answer_log(self.shard.id).read()
+        return self._log.of_kind(ANSWERS)
 
     def save(self, group: str, arrays: Arrays, about: dict[str, str]) -> None:
         """Store further answers of a group."""

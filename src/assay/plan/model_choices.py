@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from assay.errors import InputError
 from assay.methods.attributors import is_attributor
 from assay.models.wrap import model as as_model
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.types import Model
 
 Network = nn.Module | Model | str

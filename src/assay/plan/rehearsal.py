@@ -25,7 +25,7 @@ class Rehearsal:
     asked: list[int] = field(default_factory=list)  # forward passes of each question
     imputed: list[int] = field(default_factory=list)  # of these, those with imputed inputs
     made: list[int] = field(default_factory=list)  # passes through the network, for layer sizes
-    shared: int = 0  # of all passes, those shared by all methods
+    shared: int = 0  # of the passes, those shared by all methods
     ragged: bool = False  # whether one sample cannot represent the others
 
     @property
@@ -44,6 +44,12 @@ class Rehearsal:
         drawn = question.batch.draw(f"rehearsal {len(self.asked)}", [question.rows]).double()
         column = drawn.flatten() if question.valid is None else drawn[question.valid]
         return column, -column, torch.zeros_like(column, dtype=torch.long)
+
+    def take(self) -> tuple[list[int], list[int], int]:
+        """The passes of each question since the last call, those that impute, and those shared."""
+        taken = self.asked, self.imputed, self.shared
+        self.asked, self.imputed, self.shared = [], [], 0
+        return taken
 
     def count(self, rows: int) -> None:
         """Count passes that a method makes with the network itself, also in a rehearsal."""

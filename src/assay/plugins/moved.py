@@ -100,13 +100,14 @@ def name_moved_modules() -> None:
         sys.meta_path.append(MovedModules())
 
 
-def names_now_in(package: str, module: str) -> Callable[[str], object]:
-    """A package's `__getattr__`, where its names of old are in one of its modules now."""
+def names_now_in(package: str, *modules: str) -> Callable[[str], object]:
+    """A package's `__getattr__`, where its names of old are in some of its modules now."""
 
     def missing(name: str) -> object:
         # `from package import submodule` asks here first, before the submodule is imported.
         if name.startswith("_") or find_spec(f"{package}.{name}") is not None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        raise ImportError(f"`{package}` has no `{name}`; it may be in `{module}` now.")
+        places = " or ".join(f"`{module}`" for module in modules)
+        raise ImportError(f"`{package}` has no `{name}`; it may be in {places} now.")
 
     return missing

@@ -12,7 +12,8 @@ import torch
 
 from assay.errors import PrerequisiteError
 from assay.plan.finished import Finished
-from assay.plan.plan import Plan, Shard, resolve
+from assay.plan.plan import Plan, Shard
+from assay.plan.resolving import resolve
 from assay.plan.set_cells import reads_maps, set_cells
 from assay.plan.timing import Seconds, measure
 from assay.processes import Worker, without_exit

@@ -10,8 +10,9 @@ from assay.models.prepare import choose_micro_batch
 from assay.plan.class_checks import check_classes
 from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
-from assay.plan.plan import IDENTITY, Plan, Shard, resolve
+from assay.plan.plan import IDENTITY, Plan, Shard
 from assay.plan.repeats import check_repeats, first_asked, repeat_passes
+from assay.plan.resolving import resolve
 from assay.plan.scoring import replicates_of
 from assay.plan.timing import Seconds, measure
 from assay.plan.trained_on import check_train_splits, warn_of_tuned_samples
@@ -125,7 +126,7 @@ def run_suite(
     with _cut_short():
         _write_trained(plan, store)
         began(write_manifest(finished, settings, None))
-        expected = forecast(finished, unfinished, max(1, workers))
+        expected = forecast(finished, unfinished, max(1, workers), exact=False)
         with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
             watcher = RunWatcher(finished, listen, clean)
             watcher.recall()

@@ -11,7 +11,7 @@ from PIL import Image
 from assay.environments.bases import AS_THEY_ARE
 from assay.environments.environment import Environment, environment
 from assay.errors import PrerequisiteError
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.types import Dataset, Preprocess, Sample
 
 if TYPE_CHECKING:

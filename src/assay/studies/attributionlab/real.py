@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.api import explain
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.ranking.arithmetic import spearman
 from assay.ranking.resampling import Floats
 from assay.studies.claim import Claim, ClaimRow, Effect, make_row

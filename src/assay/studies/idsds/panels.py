@@ -16,7 +16,8 @@ from torch import nn
 
 from assay.errors import InputError
 from assay.plan.finished import Finished
-from assay.plan.plan import Plan, Shard, resolve
+from assay.plan.plan import Plan, Shard
+from assay.plan.resolving import resolve
 from assay.plugins.option_types import Item
 from assay.ranking.resampling import Floats
 from assay.run.shard import ShardTask, run_shard

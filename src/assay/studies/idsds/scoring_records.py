@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from assay.environments.environment import build as build_environment
 from assay.errors import InputError
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.store import StoredObject
 from assay.studies.idsds import likeness, mask_only
 from assay.studies.idsds.panels import (

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from assay.errors import InputError, PrerequisiteError
 from assay.models.cifar_resnet import BasicBlock
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.plugins import registry
 from assay.studies.soco import masks as soco_masks
 from assay.training.epochs import train_epochs

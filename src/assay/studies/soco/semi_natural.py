@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 
 from assay.api import benchmark
-from assay.plan.plan import build_one
+from assay.plan.resolving import build_one
 from assay.ranking.resampling import Floats
 from assay.studies.claim import Claim, ClaimRow, make_row, replicates
 from assay.studies.planting import planted

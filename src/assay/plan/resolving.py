@@ -1,0 +1,152 @@
+"""Build the datasets, models, methods and protocols that a suite names."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from assay.data.memory import as_dataset
+from assay.environments.environment import Environment
+from assay.environments.environment import build as build_environment
+from assay.errors import InputError
+from assay.models.carded import with_card
+from assay.models.factory import build_model
+from assay.models.hub import hub_model, is_hub_name
+from assay.models.wrap import model as as_model
+from assay.plan.plan import IDENTITY, Plan
+from assay.plan.training_data import with_training
+from assay.plugins import registry
+from assay.plugins.display_names import take_display_name
+from assay.plugins.origins import TYPED, Origin
+from assay.suite.spec import Spec, choose
+from assay.training.trained_weights import TrainedWeights
+from assay.types import Dataset, Model
+
+
+def resolve(
+    spec: Spec,
+    device: str | None = None,
+    trained: TrainedWeights | None = None,
+    identity: int = IDENTITY,
+) -> Plan:
+    """Build what a suite names. Its lists may also hold dataset, model and method objects.
+
+    Environments read trained weights from `trained`, and add to it the weights that they train.
+    """
+    trained = TrainedWeights() if trained is None else trained
+    origin = spec.origin
+    datasets, live_data = _build("dataset", spec.datasets, origin)
+    models, live_models = _build("model", spec.models, origin)
+    worlds = list(_environments(spec.environments, trained, origin))
+    train, live_train = _build_each("dataset", spec.train, origin)
+    datasets = with_training(datasets, train, models)
+    pairs = tuple(itertools.product(datasets, models))
+    for world in worlds:
+        if world.name in (*datasets, *models):
+            raise _duplicate("environment", world.name)
+        datasets[world.name], models[world.name] = world.dataset, world.model
+        pairs = (*pairs, (world.name, world.name))
+    if device is not None:
+        for model in models.values():
+            model.net.to(device)
+    methods = choose("method", spec.methods, origin)
+    protocols = choose("protocol", spec.protocols, origin)
+    live_worlds = [item.name for item in spec.environments if isinstance(item, Environment)]
+    live_methods = [c.label for c in methods if c.plugin.family == "given"]
+    return Plan(
+        spec,
+        datasets,
+        models,
+        tuple(methods),
+        tuple(protocols),
+        pairs,
+        (*live_data, *live_train, *live_models, *live_worlds, *live_methods),
+        identity,
+        trained,
+    )
+
+
+def _environments(
+    items: list[Any], trained: TrainedWeights, origin: Origin
+) -> Iterator[Environment]:
+    for item in items:
+        if isinstance(item, Environment):
+            yield item
+            continue
+        name, options = registry.pick(item)
+        plugin = registry.get("environment", name, origin)
+        label = take_display_name(options, plugin.options)
+        yield build_environment(name, options, label, trained, origin)
+
+
+def _duplicate(kind: str, label: str) -> InputError:
+    return InputError(
+        f"Expected each {kind} once, got `{label}` twice. Name one of them, `as: NAME`."
+    )
+
+
+def _build(kind: str, items: list[Any], origin: Origin) -> tuple[dict[str, Any], list[str]]:
+    built: dict[str, Any] = {}
+    live: list[str] = []
+    for item in items:
+        if isinstance(item, Dataset | Model):
+            thing, label = item, item.name
+            live.append(label)
+        elif isinstance(item, nn.Module):
+            thing = as_model(item)
+            label = thing.name
+            live.append(label)
+        elif isinstance(item, tuple):
+            thing = as_dataset(item)
+            label = thing.name
+            live.append(label)
+        else:
+            name, options = registry.pick(item)
+            hub = kind == "model" and is_hub_name(name)
+            names = () if hub else registry.get(kind, name, origin).option_names
+            own = take_display_name(options, names)
+            card = options.pop("card", None) if kind == "model" else None
+            thing, label = _from_name(kind, name, options, own, origin)
+            thing = thing if card is None else with_card(thing, str(card))
+        if label in built:
+            raise _duplicate(kind, label)
+        built[label] = thing
+    return built, live
+
+
+def _build_each(kind: str, items: list[Any], origin: Origin) -> tuple[list[Any], list[str]]:
+    """The same for items that need no names of their own."""
+    built = [_build(kind, [item], origin) for item in items]
+    things = [thing for by_name, _ in built for thing in by_name.values()]
+    return things, [name for _, live in built for name in live]
+
+
+def build_one(kind: str, item: Any, origin: Origin = TYPED) -> Any:
+    """One dataset or model as a suite writes it."""
+    (thing,) = _build(kind, [item], origin)[0].values()
+    return thing
+
+
+def _from_name(
+    kind: str, name: str, options: dict[str, Any], own: str | None, origin: Origin
+) -> tuple[Any, str]:
+    """A dataset or model by its name or address, and its label."""
+    if kind == "model" and is_hub_name(name):
+        label = own or Path(name.partition(":")[2]).name
+        return hub_model(name, options, label), label
+    plugin = registry.get(kind, name, origin)
+    if kind == "model" and plugin.source:
+        label = own or plugin.name
+        return build_model(plugin, options, label), label
+    configured = plugin.configure(options, origin)
+    thing = plugin.function(**configured)
+    if kind == "dataset":
+        thing = as_dataset(thing, own or plugin.name)
+    if "path" in configured and not own:
+        return thing, str(thing.name)  # the name of a file or folder is more specific
+    plain = set(options) <= {"weights"}
+    return thing, own or (
+        plugin.name if plain else registry.label(plugin.name, configured, plugin.defaults)
+    )
