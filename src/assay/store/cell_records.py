@@ -141,7 +141,8 @@ def _scores(record: LogRecord, number: int, facts: StoredObject) -> CellScores:
 def _curves(record: LogRecord, number: int, facts: StoredObject) -> tuple[Array, dict[str, Array]]:
     names = facts.get("curves", ())
     curves = {n: record.array(f"{number}c{i}").astype(np.float64) for i, n in enumerate(names)}
-    return record.array(f"{number}x") if names else np.empty(0), curves
+    # Copies: a view would keep the bytes of the whole log in memory.
+    return record.array(f"{number}x").copy() if names else np.empty(0), curves
 
 
 def _narrowed(values: Array) -> Array:
