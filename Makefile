@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value roar leakage scale docs gallery rooms counts listing lint clean
+.PHONY: demo test test-slow bench cifar value roar leakage scale long-run docs gallery rooms counts listing lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -39,6 +39,10 @@ leakage: .venv/dev
 SIZE ?=
 scale: .venv/dev
 	$(BIN)/python -m benchmarks.scale $(SIZE)
+
+# What a long run spends besides its passes: `make long-run SIZE="--samples 20000 50000"`.
+long-run: .venv/dev
+	$(BIN)/python -m benchmarks.long_run $(SIZE)
 
 docs: .venv/dev
 	$(BIN)/mkdocs build --strict

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,129 +10,42 @@ import numpy as np
 from assay.engine.engine import Arrays
 from assay.plan.plan import Plan, Shard
 from assay.plan.set_cells import SetCell, applicable_sets, explains_split, set_cells
-from assay.store import Array, FileCheck, ShardEntry, ShardSummary, Store, read_manifest
+from assay.plan.shard_states import ShardState, ShardStates
+from assay.store import Array, ShardSummary, Store
 from assay.store.files import StoredPath, unpacked_arrays
-from assay.store.old_layout import convert, is_old, read_old_shard
 from assay.store.pieces import ANSWERS, AnswersPiece, Piece
-from assay.store.shard_content import read_shard
 from assay.store.shard_log import LogContent, LogRecord
 from assay.suite.spec import Choice
-
-Stamp = tuple[int, int]  # size and time of a log: when they change, it is read again
-
-
-@dataclass(frozen=True, eq=False)
-class CellStates:
-    """The status of each finished cell by key; shards with the same states share one object."""
-
-    by_key: Mapping[str, str]
-
-
-@dataclass(frozen=True, eq=False)
-class ShardState:
-    """What is finished of a shard, without any numbers.
-
-    Attributes:
-        cells: The status of each cell.
-        samples: Whether its samples are stored.
-        summary: Facts about the samples, and the cost so far.
-        gaps: The keys of the maps that were compared with their promise.
-        files: The files that are whole, by path.
-        lost: The files that are missing or damaged, by path.
-        damaged: Whether the log is damaged.
-    """
-
-    cells: CellStates
-    samples: bool
-    summary: ShardSummary | None
-    gaps: frozenset[str]
-    files: Mapping[str, FileCheck]
-    lost: frozenset[str]
-    damaged: bool
-
-    @property
-    def previews(self) -> bool:
-        """Whether the files that the page shows are whole."""
-        return not any(path.startswith("previews/") for path in self.lost)
 
 
 @dataclass(frozen=True)
 class Finished:
     """The parts of a plan that the run folder holds. What is damaged counts as missing.
 
-    Checksums of logs are compared whenever these are read, checksums of other files once.
+    Checksums are compared once. Of a log that has grown only the new part is read.
     """
 
     plan: Plan
     store: Store
-    _states: dict[str, tuple[Stamp, ShardState]] = field(default_factory=dict, repr=False)
-    _shared: dict[frozenset[tuple[str, str]], CellStates] = field(default_factory=dict, repr=False)
     _missing: dict[tuple[object, ...], dict[str, list[Choice]]] = field(
         default_factory=dict, repr=False
     )
 
+    @functools.cached_property
+    def _states(self) -> ShardStates:
+        return ShardStates(self.store)
+
     def state(self, shard: Shard) -> ShardState:
         """What is finished of a shard."""
-        stamp = self._stamp(shard)
-        known = self._states.get(shard.id)
-        if known is None or known[0] != stamp:
-            earlier = {} if known is None else known[1].files
-            known = stamp, self._read_state(shard, earlier)
-            self._states[shard.id] = known
-        return known[1]
-
-    def _stamp(self, shard: Shard) -> Stamp:
-        try:
-            facts = self.store.log(shard.id).path.stat()
-        except OSError:
-            return 0, 0
-        return facts.st_size, facts.st_mtime_ns
-
-    def _read_state(self, shard: Shard, earlier: Mapping[str, FileCheck]) -> ShardState:
-        old = self._old.get(shard.id)
-        if old is not None:
-            content = read_old_shard(self.store, old)
-        else:
-            content = read_shard(self.store, shard.id, with_curves=False)
-        files = {path: c for path, c in content.files.items() if self._is_whole(path, c, earlier)}
-        statuses = frozenset((cell.cell, cell.status) for cell in content.cells.values())
-        if statuses not in self._shared:
-            self._shared[statuses] = CellStates(dict(statuses))
-        return ShardState(
-            self._shared[statuses],
-            tuple(content.samples) == shard.samples,
-            content.summary,
-            frozenset(content.gaps),
-            files,
-            frozenset(content.files.keys() - files.keys()),
-            content.damaged > 0,
-        )
-
-    @functools.cached_property
-    def _old(self) -> Mapping[str, ShardEntry]:
-        """The shards of a run of an older version, by id."""
-        manifest = read_manifest(self.store)
-        if manifest is None or manifest.layout > 1 or not is_old(self.store):
-            return {}
-        return {shard.id: shard for shard in manifest.shards}
-
-    def _is_whole(self, path: str, check: FileCheck, earlier: Mapping[str, FileCheck]) -> bool:
-        """Whether a file is whole; the bytes of one that was are not compared again."""
-        place = self.store.path(path)
-        if earlier.get(path) != check:
-            return self.store.is_whole(place, check)
-        return place.is_file() and place.stat().st_size == check.size
+        return self._states.of(shard)
 
     def mend(self) -> None:
         """Remove what is damaged from the logs; what it held is computed again.
 
         Files of a run of an older version are converted.
         """
-        manifest = read_manifest(self.store) if self._old else None
-        if manifest is not None:
-            convert(self.store, manifest)
-            self.__dict__.pop("_old", None)
-            self._states.clear()
+        if self._states.convert():
+            self.__dict__.pop("_states")
         for shard in (*self.plan.shards, *self.plan.train_shards):
             if self.state(shard).damaged:
                 self.store.log(shard.id).mend()

@@ -65,7 +65,7 @@ class Plan:
     identity: int = IDENTITY  # the version of the keys
     trained: TrainedWeights = field(default_factory=TrainedWeights, repr=False)
     networks: Networks = field(default_factory=Networks, repr=False)
-    _cells: dict[tuple[object, ...], str] = field(default_factory=dict, init=False, repr=False)
+    _keys: dict[tuple[object, ...], str] = field(default_factory=dict, init=False, repr=False)
     _lengths: dict[tuple[str, str, str], int] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
@@ -230,30 +230,34 @@ class Plan:
 
     def responses_key(self, shard: Shard, group: str) -> str:
         """The key of answers that do not depend on an attribution map."""
-        base = self._base(shard)
-        return registry.identity({**base, "group": group})
+        return registry.identity({**self._base(shard), "group": group})
 
     def maps_key(self, shard: Shard, method: Choice) -> str:
         """The key of a method's maps."""
-        base = self._base(shard)
-        return registry.identity({**base, "method": method.key})
+        return self._key(shard, method, "method", method.key)
 
     def checks_key(self, shard: Shard, method: Choice) -> str:
         """The key of the check of a method's formula. All reductions of the formula share it."""
-        base = self._base(shard)
-        return registry.identity({**base, "formula": method.formula_key})
+        return self._key(shard, method, "formula", method.formula_key)
+
+    def _key(self, shard: Shard, method: Choice, what: str, value: object) -> str:
+        """The key of something that a method has in common at all shards of one place."""
+        place = (shard.place, what, method.label)
+        if place not in self._keys:
+            self._keys[place] = registry.identity({**self._base(shard), what: value})
+        return self._keys[place]
 
     def cell(self, shard: Shard, method: Choice, protocol: Choice) -> str:
         """The key of a method under a protocol."""
         place = (shard.dataset, shard.model, shard.seed, method.label, protocol.label)
-        if place not in self._cells:
+        if place not in self._keys:
             what = {**self._base(shard), "method": method.key, "protocol": protocol.key}
             if protocol.plugin.scope == "set":
                 what["set"] = self._whole_set(shard, protocol)
             if card := self._card_needs(shard, protocol):
                 what["card"] = card  # a card that comes later makes a cell that is scored
-            self._cells[place] = registry.identity(what)
-        return self._cells[place]
+            self._keys[place] = registry.identity(what)
+        return self._keys[place]
 
     def _card_needs(self, shard: Shard, choice: Choice) -> list[str]:
         """The needs of a plug-in that the card of the model's fine-tuning meets."""

@@ -62,12 +62,10 @@ def apply(plan: Plan, settings: Settings) -> Plan:
     return replace(plan, models=models)
 
 
-def shard_task(plan: Plan, settings: Settings, shard: Shard, watcher: Watcher) -> ShardTask:
+def shard_task(finished: Finished, settings: Settings, shard: Shard, watcher: Watcher) -> ShardTask:
     """The work on a shard, whose pieces are written to the run folder as they are made."""
-    store = Store(settings.folder)
-    return ShardTask(
-        Finished(plan, store), shard, lambda piece: piece.write(store), watcher, settings.keep_maps
-    )
+    store = finished.store
+    return ShardTask(finished, shard, lambda piece: piece.write(store), watcher, settings.keep_maps)
 
 
 def run_serially(
@@ -76,10 +74,11 @@ def run_serially(
     """Run one shard after the other in this process; the result is what was not tried again."""
     keep_freed_memory()
     reasons: dict[str, Reasons] = {}
-    with started(Store(settings.folder), "shards") as log:
+    finished = Finished(plan, Store(settings.folder))
+    with started(finished.store, "shards") as log:
         for shard in shards:
             given_up = reasons[shard.id] = log.given_up(shard)
-            task = shard_task(plan, settings, shard, watcher)
+            task = shard_task(finished, settings, shard, watcher)
             run_shard(replace(task, given_up=given_up, begin=partial(log.begin, shard)))
             log.stop()
     return reasons
@@ -109,8 +108,9 @@ def run_sets_serially(
     Methods whose maps could not be computed at a shard, for these reasons, are not tried again for
     the cells that read those maps.
     """
-    with started(Store(settings.folder), "sets") as log:
-        task = shard_task(plan, settings, plan.shards[0], watcher)
+    finished = Finished(plan, Store(settings.folder))
+    with started(finished.store, "sets") as log:
+        task = shard_task(finished, settings, plan.shards[0], watcher)
         given_up = log.given_up(None) | unexplained(plan, reasons)
         run_sets(replace(task, given_up=given_up, begin=partial(log.begin, None)), progress)
 
@@ -176,9 +176,9 @@ def _work(
 ) -> None:
     """The process of a worker."""
 
-    def work(plan: Plan, job: ShardJob) -> None:
+    def work(job: ShardJob) -> None:
         shard, given_up = job
-        task = shard_task(plan, settings, shard or plan.shards[0], PipeWatcher(connection))
+        task = shard_task(finished, settings, shard or plan.shards[0], PipeWatcher(connection))
         task = replace(task, given_up=given_up, begin=connection.send)
         if shard is not None:
             return run_shard(task)
@@ -187,7 +187,9 @@ def _work(
 
     cores = torch.get_num_threads()
     with errors_sent(connection), without_exit():
-        serve(connection, _build(spec, settings, weights), work)
+        plan = _build(spec, settings, weights)
+        finished = Finished(plan, Store(settings.folder))
+        serve(connection, work)
 
 
 def _build(spec: Spec, settings: Settings, weights: dict[str, bytes]) -> Plan:

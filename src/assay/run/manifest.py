@@ -17,6 +17,7 @@ from assay.plan.scoring import replicates_of, unranked
 from assay.plugins import registry
 from assay.plugins.set_level import reduction_name
 from assay.run.settings import Settings
+from assay.run.tally import clean_accuracy
 from assay.store import (
     CleanAccuracy,
     DatasetEntry,
@@ -197,18 +198,6 @@ def _clean(plan: Plan, summaries: Sequence[ShardSummary]) -> list[CleanAccuracy]
         row = clean_accuracy(dataset, model, pair_summaries)
         rows += [] if row is None else [row]
     return rows
-
-
-def clean_accuracy(
-    dataset: str, model: str, summaries: Sequence[ShardSummary]
-) -> CleanAccuracy | None:
-    """The accuracy of a model on the samples of these shards; None if it is not known."""
-    correct = [s.correct for s in summaries if s.correct is not None]
-    if not summaries or len(correct) < len(summaries):
-        return None
-    n, classes = sum(s.n for s in summaries), max(s.classes for s in summaries)
-    accuracy, chance = sum(correct) / n, 1 / classes
-    return CleanAccuracy(dataset=dataset, model=model, n=n, accuracy=accuracy, chance=chance)
 
 
 def _hardware(settings: Settings) -> dict[str, Json]:

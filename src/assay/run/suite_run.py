@@ -141,6 +141,7 @@ def run_suite(
             run_sets_serially(plan, settings, watcher, reasons, progress)
         _evaluate_reductions(plan, store)
         seconds = time.monotonic() - started if unfinished or sets else None
+        finished = Finished(plan, store)  # reads all logs again, to the last byte
         write_manifest(finished, settings, seconds, ended=True)
         _check_whole(finished)
     results = Results(store.folder, keep)

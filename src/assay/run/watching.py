@@ -1,12 +1,14 @@
 """Observers of a run in progress: they receive network passes and model accuracies."""
 
+import functools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from assay.plan.finished import Finished
 from assay.plan.plan import Shard
-from assay.run.manifest import clean_accuracy
+from assay.run.tally import Tally
 from assay.store import CleanAccuracy, ShardSummary
 
 EARLY = 64  # samples after which a model that is hardly above chance is reported
@@ -34,7 +36,7 @@ class RunWatcher:
     finished: Finished
     listen: Callable[[int], None]
     say: Callable[[CleanAccuracy], None]
-    _summaries: dict[str, ShardSummary] = field(default_factory=dict)  # by shard
+    _tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)  # by dataset and model
     _reported: set[tuple[str, str]] = field(default_factory=set)  # pairs that were reported early
     _complete: set[tuple[str, str]] = field(default_factory=set)  # pairs that were reported whole
 
@@ -44,18 +46,16 @@ class RunWatcher:
 
     def looked(self, shard: Shard, summary: ShardSummary) -> None:
         """Report the accuracy of the model on the dataset, once all its samples are known."""
-        self._summaries[shard.id] = summary
+        self._add(shard, summary)
         self.report_pair(shard.dataset, shard.model)
 
     def report_pair(self, dataset: str, model: str) -> None:
         """Report a pair's accuracy once it is complete, or early if it is hardly above chance."""
-        plan, pair = self.finished.plan, (dataset, model)
-        shards = [s for s in plan.shards if (s.dataset, s.model) == pair]
-        known = [self._summaries[s.id] for s in shards if s.id in self._summaries]
-        row = clean_accuracy(dataset, model, known)
+        pair, tally = (dataset, model), self._tallies.get((dataset, model), Tally())
+        row = tally.accuracy(dataset, model)
         if row is None:
             return
-        if len(known) == len(shards):
+        if len(tally.shards) == self._planned[pair]:
             if pair not in self._complete:  # a shard may be done again
                 self._complete.add(pair)
                 self.say(row)
@@ -68,6 +68,15 @@ class RunWatcher:
         for shard in self.finished.plan.shards:
             summary = self.finished.summary(shard)
             if summary is not None:
-                self._summaries[shard.id] = summary
+                self._add(shard, summary)
         for dataset, model in self.finished.plan.pairs:
             self.report_pair(dataset, model)
+
+    def _add(self, shard: Shard, summary: ShardSummary) -> None:
+        tally = self._tallies.setdefault((shard.dataset, shard.model), Tally())
+        tally.add(shard.id, summary)
+
+    @functools.cached_property
+    def _planned(self) -> Counter[tuple[str, str]]:
+        """The number of shards of each dataset and model."""
+        return Counter((shard.dataset, shard.model) for shard in self.finished.plan.shards)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 
 from assay.errors import PrerequisiteError
-from assay.plan.plan import Plan, Shard
+from assay.plan.plan import Shard
 from assay.processes import SECONDS, Worker
 from assay.run.failures import error_text
 from assay.run.started import Reasons, Step
@@ -222,11 +222,11 @@ class PipeWatcher:
         self.connection.send(Looked(shard, summary))
 
 
-def serve(connection: Connection, plan: Plan, work: Callable[[Plan, ShardJob], None]) -> None:
+def serve(connection: Connection, work: Callable[[ShardJob], None]) -> None:
     """Do one job after another until there are no more."""
     connection.send(Ready())
     while (job := connection.recv()) is not None:
-        work(plan, job)
+        work(job)
         connection.send(Done())
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.errors import InputError
-from assay.store.cell_records import CELLS, StoredCell, read_cells
+from assay.store.cell_records import CELLS, StoredCell, read_cells, read_provenance
 from assay.store.files import FileCheck, Store
 from assay.store.shard_log import LogContent, LogRecord
 from assay.store.shard_records import ShardSummary
@@ -67,13 +67,31 @@ def shard_content(content: LogContent, with_curves: bool = True) -> ShardContent
             for cell in read_cells(record, with_curves)
         },
         summary=None if summary is None else read_summary(summary),
-        gaps={
-            record.key: StoredGaps(record.facts["promise"], record.arrays()["gaps"])
-            for record in content.of_kind(GAPS)
-        },
+        gaps=_gaps(content),
         files=file_checks(content),
         damaged=content.damaged,
     )
+
+
+def progress_of(content: LogContent) -> ShardContent:
+    """The content of a log without any numbers of its cells."""
+    samples, summary = content.get(SAMPLES), content.get(SUMMARY)
+    cells = (cell for record in content.of_kind(CELLS) for cell in read_provenance(record))
+    return ShardContent(
+        samples=samples.facts["samples"] if samples else (),
+        cells={cell.cell: cell for cell in cells},
+        summary=None if summary is None else read_summary(summary),
+        gaps=_gaps(content),
+        files=file_checks(content),
+        damaged=content.damaged,
+    )
+
+
+def _gaps(content: LogContent) -> dict[str, StoredGaps]:
+    return {
+        record.key: StoredGaps(record.facts["promise"], record.arrays()["gaps"])
+        for record in content.of_kind(GAPS)
+    }
 
 
 def file_checks(content: LogContent) -> dict[str, FileCheck]:

@@ -148,10 +148,12 @@ class ShardLog:
         finally:
             os.close(file)
 
-    def read(self) -> LogContent:
-        """All whole records. Checksums of all bytes are compared."""
+    def read(self, start: int = 0) -> LogContent:
+        """All whole records from a byte on. Checksums of all bytes that are read are compared."""
         try:
-            return parse_log(memoryview(self.path.read_bytes()))
+            with self.path.open("rb") as file:
+                file.seek(start)
+                return parse_log(memoryview(file.read()))
         except OSError:
             return LogContent()
 
