@@ -61,14 +61,15 @@ class Finished:
         return self.state(shard).cells.by_key.get(self.plan.cell(shard, method, protocol))
 
     def lost(self) -> int:
-        """How many cells of the shards are not stored, also after a run: files were lost."""
+        """How many cells cannot be read, also after a run: files were lost or damaged."""
         plan = self.plan
         planned = len(plan.methods) * len(plan.protocols)
         lost = 0
         for shard in plan.shards:
             states = [self.status(shard, m, p) for m in plan.methods for p in plan.protocols]
-            whole = self.state(shard).summary is not None or set(states) == {"failed"}
-            lost += states.count(None) if whole else planned
+            state = self.state(shard)
+            whole = state.summary is not None or set(states) == {"failed"}
+            lost += states.count(None) if whole and not state.damaged else planned
         return lost
 
     def missing(self, shard: Shard) -> dict[str, list[Choice]]:

@@ -9,7 +9,7 @@ from assay.store import FileCheck, ShardEntry, ShardSummary, Store, read_manifes
 from assay.store.old_layout import convert, is_old, read_old_shard
 from assay.store.shard_content import ShardContent, progress_of
 
-Stamp = tuple[int, int]  # size and time of a log: when they change, it is read again
+Stamp = tuple[int, int, int]  # size, time and inode of a log: when they change, it is read again
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class ShardState:
         return not any(path.startswith("previews/") for path in self.lost)
 
 
-NOTHING = ShardState()
+NOTHING, NO_LOG = ShardState(), (0, 0, 0)
 ReadState = tuple[Stamp, ShardState]  # of a log as it was read
 
 
@@ -76,8 +76,8 @@ class ShardStates:
         try:
             facts = self.store.log(shard.id).path.stat()
         except OSError:
-            return 0, 0
-        return facts.st_size, facts.st_mtime_ns
+            return NO_LOG
+        return facts.st_size, facts.st_mtime_ns, facts.st_ino
 
     def _read(
         self, shard: Shard, stamp: Stamp, known: tuple[Stamp, ShardState] | None
@@ -85,8 +85,8 @@ class ShardStates:
         old = self._old.get(shard.id)
         if old is not None:
             return self._state(shard, read_old_shard(self.store, old), NOTHING, {})
-        before, state = known or ((0, 0), NOTHING)
-        grown = stamp[0] > before[0] and not state.damaged
+        before, state = known or (NO_LOG, NOTHING)
+        grown = stamp[0] > before[0] and stamp[2] == before[2] and not state.damaged
         start, earlier = (before[0], state) if grown else (0, NOTHING)
         content = progress_of(self.store.log(shard.id).read(start))
         return self._state(shard, content, earlier, state.files)
