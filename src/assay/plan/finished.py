@@ -64,12 +64,18 @@ class Finished:
         """How many cells cannot be read, also after a run: files were lost or damaged."""
         plan = self.plan
         planned = len(plan.methods) * len(plan.protocols)
+        counts: dict[tuple[object, ...], tuple[int, bool]] = {}  # missing cells, whether all failed
         lost = 0
         for shard in plan.shards:
-            states = [self.status(shard, m, p) for m in plan.methods for p in plan.protocols]
             state = self.state(shard)
-            whole = state.summary is not None or set(states) == {"failed"}
-            lost += states.count(None) if whole and not state.damaged else planned
+            alike = (shard.place, state.cells)
+            if alike not in counts:
+                cells = (plan.cell(shard, m, p) for m in plan.methods for p in plan.protocols)
+                statuses = [state.cells.by_key.get(cell) for cell in cells]
+                counts[alike] = statuses.count(None), set(statuses) == {"failed"}
+            missing, failed = counts[alike]
+            whole = (state.summary is not None or failed) and not state.damaged
+            lost += missing if whole else planned
         return lost
 
     def missing(self, shard: Shard) -> dict[str, list[Choice]]:
