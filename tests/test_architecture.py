@@ -33,7 +33,7 @@ ALLOWED = {
     "report": "errors store ranking",
     "results": "errors paths suite store ranking report",
     "types": "errors plugins",
-    "data": "errors paths plugins types",
+    "data": "errors progress paths plugins store types",
     "models": "errors paths plugins types",
     "units": "errors plugins store types",
     "removal": "errors plugins types units",

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from assay.data.array_checks import row_ids
 from assay.data.contents import is_parquet_of_images
-from assay.data.memory import row_ids
 from assay.data.pictures import open_picture
 from assay.errors import InputError, PrerequisiteError
 from assay.paths import user_path

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from assay.data.array_checks import class_numbers, row_ids
 from assay.data.classes import agree
-from assay.data.memory import as_dataset, class_numbers, row_ids
+from assay.data.memory import as_dataset
 from assay.data.sample_hashes import AT_A_TIME, hash_inputs
 from assay.errors import InputError
 from assay.progress import bar
@@ -219,5 +220,5 @@ def _origin(dataset: Dataset) -> str:
     first = dataset.fetch(dataset.ids[0]).input
     kind = getattr(first, "format", None)
     if isinstance(first, Tensor):
-        return "tensors in memory"
+        return "tensors"
     return f"{kind} images" if kind else "images"

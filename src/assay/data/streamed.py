@@ -1,0 +1,256 @@
+"""Samples of map-style torch datasets: read once to check them, and again when they are needed."""
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Sized
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+
+from assay.data.array_checks import (
+    check_truth,
+    class_numbers,
+    input_dtype,
+    is_array,
+    modality_of,
+    refuse_infinite,
+    row_ids,
+)
+from assay.data.content_digest import ContentDigest, raw_bytes
+from assay.errors import InputError
+from assay.progress import slow_bar
+from assay.store.data_facts import data_facts
+from assay.types import Dataset, Sample
+from assay.types.dense import dense
+
+HASH_BYTES = 8  # of the hash by which a sample is known again
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sample of a torch dataset as it gives it."""
+
+    input: Tensor
+    label: object
+    truth: Tensor | None
+
+
+@dataclass(frozen=True)
+class SampleLayout:
+    """The type and shape of inputs and truth, equal for all samples."""
+
+    dtype: torch.dtype  # of all samples stacked
+    kept: torch.dtype  # that the model is given
+    shape: torch.Size
+    truth: torch.Size | None
+
+    def sample(self, row: Row) -> tuple[Tensor, Tensor | None]:
+        """Copies of input and truth as they are kept: the dataset may fill its tensors anew."""
+        truth = None if row.truth is None else row.truth.to(torch.float32, copy=True)
+        return row.input.to(self.dtype).to(self.kept, copy=True), truth
+
+    def fits(self, row: Row) -> bool:
+        """Whether a sample has the shapes of the others."""
+        return (row.input.shape, _shape_of(row.truth)) == (self.shape, self.truth)
+
+
+@dataclass
+class FirstReading:
+    """What is kept of all samples while they are read for the first time."""
+
+    layout: SampleLayout
+    digest: ContentDigest = field(default_factory=ContentDigest)  # of all inputs
+    hashes: "array[int]" = field(default_factory=lambda: array("Q"))  # one per sample
+    labels: list[object] = field(default_factory=list)
+    infinite: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+
+    def add(self, row: Row, number: int) -> None:
+        """Take in the next sample."""
+        sample, truth = self.layout.sample(row)
+        for part, rows in zip((sample, truth), self.infinite, strict=True):
+            if part is not None and not bool(torch.isfinite(part).all()):
+                rows.append(number)
+        self.digest.add(sample)
+        self.hashes.append(_hash(sample, truth))
+        self.labels.append(row.label)
+
+
+def streamed(
+    data: TorchDataset[object], name: str, *, tokens: bool = False, embeds: bool = False
+) -> Dataset:
+    """A dataset that reads samples of a map-style torch dataset when they are needed.
+
+    All samples are read once, one by one, to check them and to compute the fingerprint, which is
+    that of the same samples in memory. Of each only its label and a hash are kept. The hash is
+    compared whenever the sample is read again.
+
+    Raises:
+        InputError: There are no samples by number, or they cannot be inputs of a model.
+    """
+    source = _Source(data, name)
+    first = source.read_all(tokens, embeds)
+    ids, layout, digest = row_ids(len(source)), first.layout, first.digest
+    refuse_infinite(first.infinite[0], f"X of `{name}`", ids)
+    unlabelled = all(label is None for label in first.labels)
+    labels = None if unlabelled else class_numbers(first.labels, len(ids), name)
+    if layout.truth is not None:
+        check_truth((len(ids), *layout.truth), (len(ids), *layout.shape), name)
+        refuse_infinite(first.infinite[1], f"truth of `{name}`", ids)
+    rows = _KnownRows(source, layout, labels, first.hashes)
+    digest.add_labels(labels)
+    if layout.truth is None:
+        digest.add_part(None)
+    else:  # follows all inputs in the fingerprint: it is read again, for it may fill the memory
+        digest.begin(torch.float32, (len(ids), *layout.truth))
+        for number in source.numbers("reading the truth of"):
+            _, truth = rows.read(number)
+            if truth is not None:
+                digest.add(truth)
+    known = {"labels": labels, "truth": layout.truth}
+    return Dataset(
+        name=name,
+        modality=modality_of(1 + len(layout.shape), tokens),
+        ids=ids,
+        fetch=lambda sample: rows.sample(int(sample)),
+        fingerprint=digest.fingerprint,
+        has=frozenset(what for what, value in known.items() if value is not None),
+        labels={} if labels is None else dict(zip(ids, labels, strict=True)),
+    )
+
+
+class _Source:
+    """The samples of a torch dataset by number."""
+
+    def __init__(self, data: TorchDataset[object], name: str) -> None:
+        """Check that there are samples by number; none is read yet."""
+        if not isinstance(data, Sized) or not hasattr(data, "__getitem__"):
+            raise InputError(
+                f"Expected the torch dataset `{name}` to have a length and samples by number, got "
+                f"{type(data).__name__}. Give a map-style dataset, or (X, y)."
+            )
+        self.data, self.name, self.length = data, name, len(data)
+        if not self.length:
+            raise InputError(f"Expected dataset `{name}` to hold samples, got none.")
+
+    def __len__(self) -> int:
+        return self.length
+
+    def numbers(self, what: str) -> Iterator[int]:
+        """The numbers of all samples, with a bar where that takes long."""
+        with slow_bar(f"{what} {self.name}", self.length, data_facts().progress) as done:
+            for number in range(self.length):
+                yield number
+                done(1)
+
+    def row(self, number: int) -> Row:
+        """One sample, checked by itself."""
+        row = self.data[number]
+        if not isinstance(row, tuple | list) or len(row) not in (2, 3) or not is_array(row[0]):
+            got = type(row).__name__
+            if isinstance(row, tuple | list):
+                got = f"({', '.join(type(part).__name__ for part in row)})"
+            raise InputError(
+                f"Expected sample {number} of `{self.name}` to be (tensor, label), got {got}. Add "
+                f"the transform that makes the model's inputs to the dataset."
+            )
+        label = row[1]
+        if is_array(label) and torch.as_tensor(label).numel() == 1:
+            label = label.item()
+        truth = None
+        if len(row) == 3 and row[2] is not None:
+            truth = dense(torch.as_tensor(row[2]), f"truth of `{self.name}`").cpu()
+        return Row(dense(torch.as_tensor(row[0]), f"X of `{self.name}`").cpu(), label, truth)
+
+    def read_all(self, tokens: bool, embeds: bool) -> FirstReading:
+        """Read all samples one by one."""
+        dtype: torch.dtype | None = None
+        while True:
+            reading, dtype = self._try_reading(dtype, tokens, embeds)
+            if reading is not None:
+                return reading
+
+    def _try_reading(
+        self, dtype: torch.dtype | None, tokens: bool, embeds: bool
+    ) -> tuple[FirstReading | None, torch.dtype | None]:
+        """Read all samples as if stacked in this type; None where one needs a wider type."""
+        reading: FirstReading | None = None
+        for number in self.numbers("reading"):
+            row = self.row(number)
+            if reading is None:
+                dtype = dtype or row.input.dtype
+                reading = FirstReading(self._layout(row, dtype, tokens, embeds))
+                reading.digest.begin(reading.layout.kept, (self.length, *row.input.shape))
+            self._check_shapes(row, number, reading.layout)
+            if row.input.dtype != dtype:
+                wider = torch.promote_types(row.input.dtype, reading.layout.dtype)
+                if wider != dtype:
+                    return None, wider
+            reading.add(row, number)
+        return reading, dtype
+
+    def _layout(self, row: Row, dtype: torch.dtype, tokens: bool, embeds: bool) -> SampleLayout:
+        stacked = row.input.to(dtype)[None].expand(self.length, *row.input.shape)
+        kept = input_dtype(stacked, self.name, tokens=tokens, embeds=embeds)
+        return SampleLayout(dtype, kept, row.input.shape, _shape_of(row.truth))
+
+    def _check_shapes(self, row: Row, number: int, first: SampleLayout) -> None:
+        pairs = (
+            ("sample", row.input.shape, first.shape),
+            ("truth", _shape_of(row.truth), first.truth),
+        )
+        for what, shape, expected in pairs:
+            if shape != expected:
+                raise InputError(
+                    f"Expected every {what} of `{self.name}` to have one shape, got "
+                    f"{_words(expected)} at 0 and {_words(shape)} at {number}."
+                )
+
+
+class _KnownRows:
+    """The samples of a torch dataset, each compared with what it was when it was first read."""
+
+    def __init__(
+        self, source: _Source, layout: SampleLayout, labels: list[int] | None, hashes: "array[int]"
+    ) -> None:
+        """Set what is known of the samples."""
+        self.source, self.layout, self.labels, self.hashes = source, layout, labels, hashes
+
+    def sample(self, number: int) -> Sample:
+        """One sample."""
+        inputs, truth = self.read(number)
+        return Sample(inputs, None if self.labels is None else self.labels[number], truth)
+
+    def read(self, number: int) -> tuple[Tensor, Tensor | None]:
+        """Input and truth of one sample.
+
+        Raises:
+            InputError: They or the label are not what they were.
+        """
+        row, layout = self.source.row(number), self.layout
+        label = None if self.labels is None else self.labels[number]
+        if layout.fits(row) and not is_array(row.label) and row.label == label:
+            inputs, truth = layout.sample(row)
+            if _hash(inputs, truth) == self.hashes[number]:
+                return inputs, truth
+        raise InputError(
+            f"Expected sample `{row_ids(len(self.source))[number]}` of `{self.source.name}` to be "
+            f"the same whenever it is read, got other content than at first. Give the torch "
+            f"dataset a deterministic transform, without random augmentation."
+        )
+
+
+def _shape_of(value: Tensor | None) -> torch.Size | None:
+    return None if value is None else value.shape
+
+
+def _words(shape: torch.Size | None) -> str:
+    return "none" if shape is None else str(tuple(shape))
+
+
+def _hash(sample: Tensor, truth: Tensor | None) -> int:
+    digest = hashlib.blake2b(raw_bytes(sample), digest_size=HASH_BYTES)
+    if truth is not None:
+        digest.update(raw_bytes(truth))
+    return int.from_bytes(digest.digest(), "little")
