@@ -2,7 +2,9 @@
 
 import gc
 import hashlib
+import os
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,9 @@ import assay
 from assay import progress
 from assay.data.memory import as_dataset
 from assay.errors import InputError
+from assay.run import run
 from assay.store.data_facts import DataFacts, knowing
+from assay.suite.spec import Spec
 from small_worlds import make_images, make_net
 
 IMAGES = torch.randn(5, 2, 4, 4, generator=torch.Generator().manual_seed(0))
@@ -226,3 +230,63 @@ def test_slow_reading_shows_a_bar(
     with knowing(DataFacts(progress=False)):
         as_dataset(Rows(IMAGES, LABELS), "mine")
     assert "reading mine" not in capsys.readouterr().err
+
+
+OWN = """
+import os
+from pathlib import Path
+
+import torch
+
+import assay
+
+READS = Path(__file__).with_name("reads.txt")
+
+
+class Squares(torch.utils.data.Dataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, i):
+        with READS.open("a") as file:
+            print(os.getpid(), i, file=file)
+        noise = torch.randn(()) if {noisy} else 0
+        return torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(i)) + noise, i % 2
+
+
+def squares():
+    return Squares()
+
+
+def network():
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(108, 2))
+    torch.nn.init.normal_(net[1].weight, generator=torch.Generator().manual_seed(0))
+    torch.nn.init.zeros_(net[1].bias)
+    return assay.model(net.eval())
+"""
+
+
+def own_suite(folder: Path, noisy: bool = False) -> Spec:
+    (folder / "own.py").write_text(OWN.format(noisy=noisy))
+    return Spec(
+        datasets=[f"{folder}/own.py:squares"], models=[f"{folder}/own.py:network"],
+        methods=["saliency", "random"], protocols=["deletion"],
+    )  # fmt: skip
+
+
+def test_workers_read_only_the_samples_that_they_score(tmp_path: Path) -> None:
+    suite = own_suite(tmp_path)
+    alone = run(suite, tmp_path / "alone", progress=False)
+    reads_file = tmp_path / "reads.txt"
+    reads_file.unlink()
+    spread = run(suite, tmp_path / "spread", progress=False, workers=2)
+    assert spread.scores.equals(alone.scores)
+    reads = [line.split() for line in reads_file.read_text().splitlines()]
+    here = [int(number) for process, number in reads if process == str(os.getpid())]
+    apart = [int(number) for process, number in reads if process != str(os.getpid())]
+    assert here[:20] == sorted(apart) == [*range(20)]
+
+
+def test_random_samples_of_a_suite_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"sample `\d+` of `squares`.*deterministic transform"):
+        run(own_suite(tmp_path, noisy=True), tmp_path / "run", progress=False, workers=2)

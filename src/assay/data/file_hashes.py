@@ -42,10 +42,10 @@ def hash_files(parts: Sequence[tuple[str, Path]], end: str = "") -> str:
     digest = hashlib.sha256()
     total = sum(state.size for state in states)
     with slow_bar("hashing files", total, facts.progress) as done:
-        for text, path in parts:
+        for (text, path), state in zip(parts, states, strict=True):
             digest.update(text.encode())
             with path.open("rb") as content:
-                while chunk := content.read(CHUNK):
+                while chunk := content.read(min(CHUNK, state.size + 1)):
                     digest.update(chunk)
                     done(len(chunk))
     digest.update(end.encode())

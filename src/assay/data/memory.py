@@ -25,7 +25,12 @@ from assay.types import Dataset, Sample
 
 
 def as_dataset(
-    data: object, name: str = "data", *, tokens: bool = False, embeds: bool = False
+    data: object,
+    name: str = "data",
+    *,
+    tokens: bool = False,
+    embeds: bool = False,
+    key: str = "",
 ) -> Dataset:
     """A dataset from tensors, arrays, texts or a torch dataset.
 
@@ -38,6 +43,7 @@ def as_dataset(
         tokens: Whether whole numbers in X are token ids `[N, T]`.
         embeds: Whether the network has an embedding of words. Whole numbers without `tokens` are
             then refused: they are token ids, which must not become floats.
+        key: What identifies a torch dataset in a suite, so that workers need not read it in full.
 
     Raises:
         InputError: The data is none of these, empty, or cannot be a model's input.
@@ -47,7 +53,7 @@ def as_dataset(
     if isinstance(data, TensorDataset):
         data = data.tensors
     elif isinstance(data, TorchDataset):
-        return streamed(data, name, tokens=tokens, embeds=embeds)
+        return streamed(data, name, tokens=tokens, embeds=embeds, key=key)
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
         got = type(data).__name__
         if isinstance(data, tuple | list):

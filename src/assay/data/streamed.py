@@ -77,8 +77,23 @@ class FirstReading:
         self.labels.append(row.label)
 
 
+@dataclass(frozen=True)
+class KnownSamples:
+    """What is known of all samples of a torch dataset after they were read once."""
+
+    layout: SampleLayout
+    labels: list[int] | None
+    hashes: "array[int]"
+    fingerprint: str
+
+
 def streamed(
-    data: TorchDataset[object], name: str, *, tokens: bool = False, embeds: bool = False
+    data: TorchDataset[object],
+    name: str,
+    *,
+    tokens: bool = False,
+    embeds: bool = False,
+    key: str = "",
 ) -> Dataset:
     """A dataset that reads samples of a map-style torch dataset when they are needed.
 
@@ -86,38 +101,57 @@ def streamed(
     that of the same samples in memory. Of each only its label and a hash are kept. The hash is
     compared whenever the sample is read again.
 
+    Args:
+        data: The torch dataset.
+        name: Its name in tables.
+        tokens: Whether whole numbers are token ids.
+        embeds: Whether the network has an embedding of words.
+        key: What identifies the dataset in a suite, so that one process reads for all of a run.
+
     Raises:
         InputError: There are no samples by number, or they cannot be inputs of a model.
     """
-    source = _Source(data, name)
-    first = source.read_all(tokens, embeds)
-    ids, layout, digest = row_ids(len(source)), first.layout, first.digest
+    source, readings = _Source(data, name), data_facts().readings
+    known = readings.get(key)
+    if not isinstance(known, KnownSamples) or len(known.hashes) != len(source):
+        known = _read_once(source, tokens, embeds)
+        if key:
+            readings[key] = known
+    rows, ids, labels = _KnownRows(source, known), row_ids(len(source)), known.labels
+    has = {"labels": labels, "truth": known.layout.truth}
+    return Dataset(
+        name=name,
+        modality=modality_of(1 + len(known.layout.shape), tokens),
+        ids=ids,
+        fetch=lambda sample: rows.sample(int(sample)),
+        fingerprint=known.fingerprint,
+        has=frozenset(what for what, value in has.items() if value is not None),
+        labels={} if labels is None else dict(zip(ids, labels, strict=True)),
+    )
+
+
+def _read_once(source: "_Source", tokens: bool, embeds: bool) -> KnownSamples:
+    """Check all samples and compute their fingerprint."""
+    first, name, ids = source.read_all(tokens, embeds), source.name, row_ids(len(source))
+    layout, digest = first.layout, first.digest
     refuse_infinite(first.infinite[0], f"X of `{name}`", ids)
     unlabelled = all(label is None for label in first.labels)
     labels = None if unlabelled else class_numbers(first.labels, len(ids), name)
     if layout.truth is not None:
         check_truth((len(ids), *layout.truth), (len(ids), *layout.shape), name)
         refuse_infinite(first.infinite[1], f"truth of `{name}`", ids)
-    rows = _KnownRows(source, layout, labels, first.hashes)
     digest.add_labels(labels)
     if layout.truth is None:
         digest.add_part(None)
-    else:  # follows all inputs in the fingerprint: it is read again, for it may fill the memory
-        digest.begin(torch.float32, (len(ids), *layout.truth))
-        for number in source.numbers("reading the truth of"):
-            _, truth = rows.read(number)
-            if truth is not None:
-                digest.add(truth)
-    known = {"labels": labels, "truth": layout.truth}
-    return Dataset(
-        name=name,
-        modality=modality_of(1 + len(layout.shape), tokens),
-        ids=ids,
-        fetch=lambda sample: rows.sample(int(sample)),
-        fingerprint=digest.fingerprint,
-        has=frozenset(what for what, value in known.items() if value is not None),
-        labels={} if labels is None else dict(zip(ids, labels, strict=True)),
-    )
+        return KnownSamples(layout, labels, first.hashes, digest.fingerprint)
+    # In the fingerprint truth follows all inputs. It may fill the memory, so it is read again.
+    rows = _KnownRows(source, KnownSamples(layout, labels, first.hashes, ""))
+    digest.begin(torch.float32, (len(ids), *layout.truth))
+    for number in source.numbers("reading the truth of"):
+        _, truth = rows.read(number)
+        if truth is not None:
+            digest.add(truth)
+    return KnownSamples(layout, labels, first.hashes, digest.fingerprint)
 
 
 class _Source:
@@ -211,16 +245,14 @@ class _Source:
 class _KnownRows:
     """The samples of a torch dataset, each compared with what it was when it was first read."""
 
-    def __init__(
-        self, source: _Source, layout: SampleLayout, labels: list[int] | None, hashes: "array[int]"
-    ) -> None:
-        """Set what is known of the samples."""
-        self.source, self.layout, self.labels, self.hashes = source, layout, labels, hashes
+    def __init__(self, source: _Source, known: KnownSamples) -> None:
+        """Set the samples and what is known of them."""
+        self.source, self.known = source, known
 
     def sample(self, number: int) -> Sample:
         """One sample."""
         inputs, truth = self.read(number)
-        return Sample(inputs, None if self.labels is None else self.labels[number], truth)
+        return Sample(inputs, self._label(number), truth)
 
     def read(self, number: int) -> tuple[Tensor, Tensor | None]:
         """Input and truth of one sample.
@@ -228,17 +260,19 @@ class _KnownRows:
         Raises:
             InputError: They or the label are not what they were.
         """
-        row, layout = self.source.row(number), self.layout
-        label = None if self.labels is None else self.labels[number]
-        if layout.fits(row) and not is_array(row.label) and row.label == label:
+        row, layout = self.source.row(number), self.known.layout
+        if layout.fits(row) and not is_array(row.label) and row.label == self._label(number):
             inputs, truth = layout.sample(row)
-            if _hash(inputs, truth) == self.hashes[number]:
+            if _hash(inputs, truth) == self.known.hashes[number]:
                 return inputs, truth
         raise InputError(
             f"Expected sample `{row_ids(len(self.source))[number]}` of `{self.source.name}` to be "
             f"the same whenever it is read, got other content than at first. Give the torch "
             f"dataset a deterministic transform, without random augmentation."
         )
+
+    def _label(self, number: int) -> int | None:
+        return None if self.known.labels is None else self.known.labels[number]
 
 
 def _shape_of(value: Tensor | None) -> torch.Size | None:

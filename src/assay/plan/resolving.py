@@ -146,7 +146,7 @@ def _from_name(
     configured = plugin.configure(options, origin)
     thing = plugin.function(**configured)
     if kind == "dataset":
-        thing = as_dataset(thing, own or plugin.name)
+        thing = as_dataset(thing, own or plugin.name, key=repr((name, sorted(configured.items()))))
     if "path" in configured and not own:
         return thing, str(thing.name)  # the name of a file or folder is more specific
     plain = set(options) <= {"weights"}

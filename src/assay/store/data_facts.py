@@ -24,18 +24,21 @@ class DataFacts:
     Attributes:
         fingerprints: The fingerprint of files, by the hash of their paths, sizes and times.
         lengths: The tokens of the longest text, by dataset and tokenizer.
+        readings: What is known of each sample of a torch dataset, for other processes of the same
+            run. It is not stored: a later run reads the dataset again, to see whether it changed.
         progress: Whether reading that takes long shows a bar.
     """
 
     fingerprints: dict[str, str] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
+    readings: dict[str, object] = field(default_factory=dict)
     progress: bool = True
 
     @classmethod
     def read(cls, store: Store, progress: bool = True) -> Self:
         """The facts that a run keeps; none where their file is missing or damaged."""
         stored = _stored(store) or {part: {} for part in PARTS}
-        return cls(dict(stored["fingerprints"]), dict(stored["lengths"]), progress)
+        return cls(dict(stored["fingerprints"]), dict(stored["lengths"]), progress=progress)
 
     def write(self, store: Store) -> None:
         """Keep the facts in the folder of a run, where that changes anything.
@@ -83,6 +86,7 @@ def knowing(facts: DataFacts) -> Iterator[DataFacts]:
     if outer is not None:
         outer.fingerprints.update(facts.fingerprints)
         outer.lengths.update(facts.lengths)
+        outer.readings.update(facts.readings)
         facts = outer
     token = _CURRENT.set(facts)
     try:
