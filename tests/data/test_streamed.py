@@ -4,6 +4,8 @@ import gc
 import hashlib
 import os
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +232,24 @@ def test_slow_reading_shows_a_bar(
     with knowing(DataFacts(progress=False)):
         as_dataset(Rows(IMAGES, LABELS), "mine")
     assert "reading mine" not in capsys.readouterr().err
+
+
+def test_an_error_ends_the_bar_before_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    @contextmanager
+    def recorded(what: str, *args: object) -> Iterator[Callable[[int], None]]:
+        try:
+            yield lambda steps: None
+        finally:
+            ended.append(what)
+
+    monkeypatch.setattr(progress, "QUICK", -1.0)
+    monkeypatch.setattr(progress, "bar", recorded)
+    with pytest.raises(InputError) as error:
+        as_dataset(Rows([*IMAGES[:4], "last"], LABELS), "mine")
+    assert ended == ["reading mine"]
+    assert error.traceback  # which holds what runs when the error is raised
 
 
 OWN = """

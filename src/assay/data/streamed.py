@@ -2,7 +2,8 @@
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Sized
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import torch
@@ -147,10 +148,12 @@ def _read_once(source: "_Source", tokens: bool, embeds: bool) -> KnownSamples:
     # In the fingerprint truth follows all inputs. It may fill the memory, so it is read again.
     rows = _KnownRows(source, KnownSamples(layout, labels, first.hashes, ""))
     digest.begin(torch.float32, (len(ids), *layout.truth))
-    for number in source.numbers("reading the truth of"):
-        _, truth = rows.read(number)
-        if truth is not None:
-            digest.add(truth)
+    with source.bar("reading the truth of") as done:
+        for number in range(len(source)):
+            _, truth = rows.read(number)
+            if truth is not None:
+                digest.add(truth)
+            done(1)
     return KnownSamples(layout, labels, first.hashes, digest.fingerprint)
 
 
@@ -171,12 +174,9 @@ class _Source:
     def __len__(self) -> int:
         return self.length
 
-    def numbers(self, what: str) -> Iterator[int]:
-        """The numbers of all samples, with a bar where that takes long."""
-        with slow_bar(f"{what} {self.name}", self.length, data_facts().progress) as done:
-            for number in range(self.length):
-                yield number
-                done(1)
+    def bar(self, what: str) -> AbstractContextManager[Callable[[int], None]]:
+        """A bar of all samples, where reading them takes long."""
+        return slow_bar(f"{what} {self.name}", self.length, data_facts().progress)
 
     def row(self, number: int) -> Row:
         """One sample, checked by itself."""
@@ -201,16 +201,21 @@ class _Source:
         """Read all samples one by one."""
         dtype: torch.dtype | None = None
         while True:
-            reading, dtype = self._try_reading(dtype, tokens, embeds)
+            with self.bar("reading") as done:
+                reading, dtype = self._try_reading(dtype, tokens, embeds, done)
             if reading is not None:
                 return reading
 
     def _try_reading(
-        self, dtype: torch.dtype | None, tokens: bool, embeds: bool
+        self,
+        dtype: torch.dtype | None,
+        tokens: bool,
+        embeds: bool,
+        done: Callable[[int], None],
     ) -> tuple[FirstReading | None, torch.dtype | None]:
         """Read all samples as if stacked in this type; None where one needs a wider type."""
         reading: FirstReading | None = None
-        for number in self.numbers("reading"):
+        for number in range(self.length):
             row = self.row(number)
             if reading is None:
                 dtype = dtype or row.input.dtype
@@ -222,6 +227,7 @@ class _Source:
                 if wider != dtype:
                     return None, wider
             reading.add(row, number)
+            done(1)
         return reading, dtype
 
     def _layout(self, row: Row, dtype: torch.dtype, tokens: bool, embeds: bool) -> SampleLayout:

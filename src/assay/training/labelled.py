@@ -15,6 +15,7 @@ from assay.data.memory import as_dataset
 from assay.data.sample_hashes import AT_A_TIME, hash_inputs
 from assay.errors import InputError
 from assay.progress import bar
+from assay.store.data_facts import DataFacts, knowing
 from assay.training.fitting import normalised
 from assay.training.streaming import Inputs, StreamedInputs, in_batches, room, select_inputs
 from assay.types import Batch, Dataset, Model, Preprocess, Sample
@@ -135,7 +136,8 @@ def read_labelled(
         if pixels is not None:
             return _of_bytes(pixels, data[1]).limited(limit)
     embeds = any(isinstance(part, nn.Embedding) for part in model.net.modules())
-    dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
+    with knowing(DataFacts(progress=progress)):
+        dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
     if dataset.modality != "image" or model.tokens is not None:
         raise InputError(
             f"Expected images in `{dataset.name}` to fine-tune without a cell of a grid, got "
