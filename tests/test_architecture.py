@@ -33,7 +33,7 @@ ALLOWED = {
     "report": "errors store ranking",
     "results": "errors paths suite store ranking report",
     "types": "errors plugins",
-    "data": "errors paths plugins types",
+    "data": "errors progress paths plugins store types",
     "models": "errors paths plugins types",
     "units": "errors plugins store types",
     "removal": "errors plugins types units",
@@ -42,8 +42,8 @@ ALLOWED = {
     "training": "errors progress plugins store types data models units removal methods",
     "environments": "errors plugins suite types data models training",
     "protocols": "errors plugins store ranking types units removal engine",
-    "plan": "errors processes plugins suite store ranking types data models units removal engine "
-    "methods training environments",
+    "plan": "errors progress processes plugins suite store ranking types data models units removal "
+    "engine methods training environments",
     "run": "errors progress processes plugins suite store ranking results types models engine "
     "methods training plan",
     "api": "errors plugins suite store results types data models engine methods plan run",

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ from assay.run import run
 from assay.run.budget import fit
 from assay.run.shard import make_engine
 from assay.run.suite_run import ending_in_order, prepare
-from assay.store import NOWHERE, CleanAccuracy
+from assay.store import NOWHERE, CleanAccuracy, Store
+from assay.store.data_facts import DataFacts, knowing
 from assay.suite.defaults import METHODS, MODEL_PROTOCOLS, PROTOCOLS
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import Choice, Spec, choose_one, make_suite
@@ -87,24 +89,20 @@ def benchmark(
             networks and equals the command line bit for bit), `workers`.
     """
     _check_known(run_options, run)
-    spec = _spec(net, data, methods, protocols, seed, target, limit, train)
-    keep = None
+    progress, keep = run_options.get("progress", True), None
     if out is None:
         keep = tempfile.TemporaryDirectory(prefix="assay-")
         out = keep.name
-    if budget is not None:
-        how = {n: run_options[n] for n in ("workers", "device", "micro_batch") if n in run_options}
-        spec, message, _ = fit(spec, out, budget, **how)
-        if run_options.get("progress", True):
-            print(message, file=sys.stderr)
-    progress = run_options.get("progress", True)
-    results = run(
-        spec,
-        out,
-        keep=keep,
-        clean=lambda row: _say_clean(row, progress),
-        **run_options,
-    )
+    with knowing(DataFacts.read(Store(out), progress)):
+        spec = _spec(net, data, methods, protocols, seed, target, limit, train)
+        if budget is not None:
+            names = ("workers", "device", "micro_batch")
+            how = {name: run_options[name] for name in names if name in run_options}
+            spec, message, _ = fit(spec, out, budget, **how)
+            if progress:
+                print(message, file=sys.stderr)
+        clean = partial(_say_clean, aloud=progress)
+        results = run(spec, out, keep=keep, clean=clean, **run_options)
     if results.failures:
         cells = [f"{f['method']} x {f['protocol']}: {f['message']}" for f in results.failures]
         text = f"{len(cells)} cells failed, see `results.failures`. The first is {cells[0]}"
@@ -143,8 +141,9 @@ def dry_run(
     The cost of a method that is a plain function is unknown and not counted.
     """
     _check_known(options, run_dry)
-    spec = _spec(net, data, methods, protocols, seed, target, limit, train)
-    return run_dry(spec, out, **options)
+    with knowing(DataFacts.read(NOWHERE if out is None else Store(out))):
+        spec = _spec(net, data, methods, protocols, seed, target, limit, train)
+        return run_dry(spec, out, **options)
 
 
 def _check_known(options: Mapping[str, object], function: Callable[..., object]) -> None:

@@ -1,7 +1,10 @@
 """The progress bar of long work, on standard error."""
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+
+QUICK = 1.0  # seconds of work that needs no bar
 
 
 @contextmanager
@@ -40,3 +43,22 @@ def bar(
     with Progress(*columns, console=Console(stderr=True)) as shown:
         task = shown.add_task(what, total=total, note="")
         yield lambda steps: shown.update(task, advance=steps, note=note() if note else "")
+
+
+@contextmanager
+def slow_bar(what: str, total: int, show: bool = True) -> Iterator[Callable[[int], None]]:
+    """The same for work that is usually quick: the bar appears once it takes longer than that."""
+    began, done = time.monotonic(), 0
+    shown: list[Callable[[int], None]] = []
+    with ExitStack() as stack:
+
+        def listen(steps: int) -> None:
+            nonlocal done
+            done += steps
+            if shown:
+                shown[0](steps)
+            elif show and time.monotonic() - began > QUICK:
+                shown.append(stack.enter_context(bar(what, total)))
+                shown[0](done)
+
+        yield listen

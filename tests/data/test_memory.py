@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, TensorDataset
 
-from assay.data.memory import as_dataset, row_ids
+from assay.data.array_checks import row_ids
+from assay.data.memory import as_dataset
 from assay.errors import InputError
 
 IMAGES = torch.arange(3 * 2 * 4 * 4, dtype=torch.float32).reshape(3, 2, 4, 4)

@@ -1,14 +1,11 @@
 """Texts in tables and Hugging Face datasets on disk, written here as their own writers do."""
 
-import io
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from torch import nn
 
 import assay
@@ -16,6 +13,7 @@ from assay.data.classes import agree
 from assay.data.hf import hf_dataset
 from assay.data.texts import texts
 from assay.suite.from_options import ModelOptions, own_suite
+from saved_datasets import CLASS, IMAGES, save_to_disk
 
 ROWS = [("good, very good", "pos"), ("bad", "neg"), ('a "quoted"\nline', "pos")]
 
@@ -78,34 +76,6 @@ def test_wrong_tables_are_named(tmp_path, file, written, message):
     (tmp_path / file).write_bytes(written)
     with pytest.raises(assay.InputError, match=message):
         texts(path=str(tmp_path / file))
-
-
-def png(value: int) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(np.full((6, 6, 3), value, dtype=np.uint8)).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-CLASS = {"names": ["dog", "cat"], "_type": "ClassLabel"}
-IMAGES = {"image": [{"bytes": png(v), "path": None} for v in (0, 80, 160, 240)],
-          "label": [0, 1, 1, 0]}  # fmt: skip
-
-
-def save_to_disk(folder: Path, columns: dict[str, list], features: dict, files: int = 1) -> Path:
-    """The layout of `datasets.Dataset.save_to_disk`."""
-    folder.mkdir(parents=True)
-    table = pa.table(columns)
-    named = [f"data-{i:05d}-of-{files:05d}.arrow" for i in range(files)]
-    cuts = [round(i * len(table) / files) for i in range(files + 1)]
-    for i, file in enumerate(named):
-        with pa.OSFile(str(folder / file), "wb") as sink:
-            part = table.slice(cuts[i], cuts[i + 1] - cuts[i])
-            with pa.ipc.new_stream(sink, table.schema) as writer:
-                writer.write_table(part)
-    (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
-    state = {"_data_files": [{"filename": file} for file in named], "_fingerprint": "x"}
-    (folder / "state.json").write_text(json.dumps(state))
-    return folder
 
 
 @pytest.mark.parametrize("files", [1, 3])

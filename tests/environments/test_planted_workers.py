@@ -148,7 +148,7 @@ def test_workers_get_the_networks_of_their_run_and_no_others(suite, tmp_path, mo
     for folder, act in (("run", run), ("dry", dry_run)):
         with pytest.raises(InterruptedError):
             act(suite, tmp_path / folder, workers=2, trained=trained)
-    for weights in sent:
-        assert [set(load(packed)) for packed in weights.values()] == [WEIGHTS]
+    for known in sent:
+        assert [set(load(packed)) for packed in known.weights.values()] == [WEIGHTS]
     assert len(sent) == 2
     assert not (tmp_path / "dry").exists()

@@ -101,15 +101,19 @@ def run(
     trust_code: TrustOption = False,
 ) -> None:
     """Run a suite, or your own model on your own data. Run it again to resume."""
+    from assay.store import Store
+    from assay.store.data_facts import DataFacts, knowing
     from assay.suite.from_options import ModelOptions, own_fields, own_suite
     from assay.suite.spec import explains_nothing, make_suite, suite_fields, suite_origin
 
     described = ModelOptions(weights, size, resize, mean, std, classes, card, stochastic)
+    facts = DataFacts.read(Store(out))
     if suite is None:
         from assay.plan.applicable import only_applicable
 
         spec = own_suite(model, data, described, methods, protocols, target, train)
-        spec = only_applicable(spec, methods=methods is None, protocols=protocols is None)
+        with knowing(facts):
+            spec = only_applicable(spec, methods=methods is None, protocols=protocols is None)
     else:
         fields, where = suite_fields(suite)
         _refuse_beside_suite(methods=methods, protocols=protocols)
@@ -119,7 +123,10 @@ def run(
             _refuse_beside_suite(model=model, data=data, train=train, **vars(described))
         origin = suite_origin(suite).typing(model, data, train).trusting(trust_code)
         spec = make_suite(fields, where, origin)
-    run_spec(spec, out, workers, device, limit, budget, micro_batch, dry_run, maps, timeout=timeout)
+    with knowing(facts):
+        run_spec(
+            spec, out, workers, device, limit, budget, micro_batch, dry_run, maps, timeout=timeout
+        )
 
 
 def _refuse_beside_suite(**options: object) -> None:
@@ -146,8 +153,11 @@ def run_spec(
 
     `show` prints the scores and what does not apply, by default the order of the methods.
     """
+    from assay.store import Store
+    from assay.store.data_facts import DataFacts, knowing
+
     try:
-        with stoppable():
+        with stoppable(), knowing(DataFacts.read(Store(out))):
             _run_spec(
                 spec, out, workers, device, limit, budget, micro_batch, dry_run, maps, show, timeout
             )

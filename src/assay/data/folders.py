@@ -1,6 +1,5 @@
 """Images on disk: a folder with one folder per class, or a CSV of paths and labels."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from PIL import UnidentifiedImageError
 
 from assay.data.classes import one_each
 from assay.data.contents import is_csv_of_images, is_folder_of_images
+from assay.data.file_hashes import hash_files
 from assay.data.pictures import open_picture
 from assay.data.texts import existing_file, number_labels, read_separated
 from assay.errors import InputError, PrerequisiteError
@@ -100,11 +100,7 @@ def _dataset(
 ) -> Dataset:
     ids = tuple(_sample_id(f, root) for f in files)
     places = {sample: row for row, sample in enumerate(ids)}
-    digest = hashlib.sha256()
-    for sample, file in zip(ids, files, strict=True):
-        digest.update(sample.encode())
-        digest.update(file.read_bytes())
-    digest.update(str(labels).encode())
+    fingerprint = hash_files(list(zip(ids, files, strict=True)), str(labels))[:16]
 
     def fetch(sample: str) -> Sample:
         row = places[sample]
@@ -120,7 +116,7 @@ def _dataset(
         "image",
         ids,
         fetch,
-        digest.hexdigest()[:16],
+        fingerprint,
         frozenset() if labels is None else frozenset({"labels"}),
         classes=classes,
         labels={} if labels is None else dict(zip(ids, labels, strict=True)),

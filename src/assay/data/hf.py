@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from assay.data.array_checks import row_ids
 from assay.data.contents import is_saved_dataset
-from assay.data.memory import row_ids
-from assay.data.parquet import check_image, decode, hash_file
+from assay.data.file_hashes import hash_file
+from assay.data.parquet import check_image, decode
 from assay.data.texts import number_labels, text_dataset
 from assay.errors import InputError, PrerequisiteError, unknown
 from assay.paths import user_path

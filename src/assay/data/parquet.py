@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from assay.data.array_checks import row_ids
 from assay.data.contents import is_parquet_of_images
-from assay.data.memory import row_ids
+from assay.data.file_hashes import hash_file
 from assay.data.pictures import open_picture
 from assay.errors import InputError, PrerequisiteError
 from assay.paths import user_path
@@ -195,9 +196,3 @@ def _fingerprint(file: Path, image: str, label: str) -> str:
     if (image, label) == ("image", "label"):
         return content
     return hashlib.sha256("\0".join([content, image, label]).encode()).hexdigest()
-
-
-def hash_file(path: Path) -> str:
-    """The SHA-256 of a file's content."""
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()

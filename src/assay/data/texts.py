@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.data.contents import is_table_of_texts
+from assay.data.file_hashes import hash_file
 from assay.data.memory import of_texts
-from assay.data.parquet import check_numbers, hash_file, opened
+from assay.data.parquet import check_numbers, opened
 from assay.errors import InputError, PrerequisiteError, unknown
 from assay.paths import user_path
 from assay.plugins.registry import dataset

@@ -164,19 +164,32 @@ def _tokenization(net: nn.Module, tokenizer: Loaded, folder: str, length: int | 
     first = _first_position(net, tokenizer, tokens)
     places = getattr(net.config, "max_position_embeddings", None) or LONGEST
     longest = min(LONGEST, places - (first or 0), tokenizer.model_max_length, length or LONGEST)
-
-    def encode(text: str) -> list[int]:
-        ids: list[int] = tokenizer(text, truncation=True, max_length=longest)["input_ids"]
-        return ids
-
     content = _content(tokenizer)
     return Tokenize(
-        encode,
+        _Encoder(tokenizer, longest),
         Tokens(**{**vars(tokens), "first_position": first}),
         longest,
         identity=hashlib.sha256(content.encode()).hexdigest()[:16],
         decode=tokenizer.convert_ids_to_tokens,
     )
+
+
+class _Encoder:
+    """From texts to token ids, cut to the longest that the network takes."""
+
+    def __init__(self, tokenizer: Loaded, longest: int) -> None:
+        """Set the tokenizer and the most tokens."""
+        self.tokenizer, self.longest = tokenizer, longest
+
+    def __call__(self, text: str) -> list[int]:
+        """The ids of one text."""
+        return self.many([text])[0]
+
+    def many(self, texts: list[str]) -> list[list[int]]:
+        """The ids of several texts, encoded together."""
+        encoded = self.tokenizer(texts, truncation=True, max_length=self.longest)
+        ids: list[list[int]] = encoded["input_ids"]
+        return ids
 
 
 def _content(tokenizer: Loaded) -> str:

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,8 +14,10 @@ from assay.errors import InputError
 from assay.models.prepare import Prepared
 from assay.plan.content_keys import data_content, model_content, split_contents
 from assay.plan.prepared_networks import Networks
+from assay.plan.text_lengths import longest_text
 from assay.plugins import registry
 from assay.plugins.needs import say_missing
+from assay.store.data_facts import DataFacts
 from assay.suite.spec import Choice, Spec
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Card, Dataset, Model, Prepare, Tokenize
@@ -64,9 +66,9 @@ class Plan:
     live: tuple[str, ...] = field(default=())  # labels of objects that exist only in this process
     identity: int = IDENTITY  # the version of the keys
     trained: TrainedWeights = field(default_factory=TrainedWeights, repr=False)
+    facts: DataFacts = field(default_factory=DataFacts, repr=False)
     networks: Networks = field(default_factory=Networks, repr=False)
     _keys: dict[tuple[object, ...], str] = field(default_factory=dict, init=False, repr=False)
-    _lengths: dict[tuple[str, str, str], int] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def shards(self) -> list[Shard]:
@@ -176,15 +178,16 @@ class Plan:
 
     def _prepare(self, shard: Shard) -> Prepare | None:
         """The model's own preprocessing; texts are padded to the longest of their dataset."""
-        prepare, place = self.models[shard.model].prepare, (shard.dataset, shard.split, shard.model)
+        prepare = self.models[shard.model].prepare
         if not isinstance(prepare, Tokenize):
             return prepare
-        if place not in self._lengths:
-            dataset = self.dataset_of(shard)
-            texts = (dataset.fetch(i).input for i in dataset.ids)
-            sizes = [len(prepare.encode(text)) for text in texts if isinstance(text, str)]
-            self._lengths[place] = min(max(sizes, default=1), prepare.longest)
-        return replace(prepare, length=self._lengths[place])
+        return replace(prepare, length=longest_text(self.dataset_of(shard), prepare, self.facts))
+
+    def find_text_lengths(self, shards: Iterable[Shard]) -> None:
+        """Find the lengths that the texts of these shards are padded to, for use by workers."""
+        for shard in {(s.dataset, s.split, s.model): s for s in shards}.values():
+            if self.dataset_of(shard).modality == self.models[shard.model].modality == "text":
+                self._prepare(shard)
 
     def missing(self, shard: Shard, choice: Choice) -> list[str]:
         """The needs of a plug-in that neither the dataset nor the model meets."""

@@ -20,6 +20,7 @@ from assay.plan.training_data import with_training
 from assay.plugins import registry
 from assay.plugins.display_names import take_display_name
 from assay.plugins.origins import TYPED, Origin
+from assay.store.data_facts import data_facts, knowing
 from assay.suite.spec import Spec, choose
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Dataset, Model
@@ -37,10 +38,11 @@ def resolve(
     """
     trained = TrainedWeights() if trained is None else trained
     origin = spec.origin
-    datasets, live_data = _build("dataset", spec.datasets, origin)
-    models, live_models = _build("model", spec.models, origin)
-    worlds = list(_environments(spec.environments, trained, origin))
-    train, live_train = _build_each("dataset", spec.train, origin)
+    with knowing(data_facts()) as facts:
+        datasets, live_data = _build("dataset", spec.datasets, origin)
+        models, live_models = _build("model", spec.models, origin)
+        worlds = list(_environments(spec.environments, trained, origin))
+        train, live_train = _build_each("dataset", spec.train, origin)
     datasets = with_training(datasets, train, models)
     pairs = tuple(itertools.product(datasets, models))
     for world in worlds:
@@ -65,6 +67,7 @@ def resolve(
         (*live_data, *live_train, *live_models, *live_worlds, *live_methods),
         identity,
         trained,
+        facts,
     )
 
 
@@ -143,7 +146,7 @@ def _from_name(
     configured = plugin.configure(options, origin)
     thing = plugin.function(**configured)
     if kind == "dataset":
-        thing = as_dataset(thing, own or plugin.name)
+        thing = as_dataset(thing, own or plugin.name, key=repr((name, sorted(configured.items()))))
     if "path" in configured and not own:
         return thing, str(thing.name)  # the name of a file or folder is more specific
     plain = set(options) <= {"weights"}

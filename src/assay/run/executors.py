@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import torch
 
@@ -24,10 +25,18 @@ from assay.run.started import Reasons, Step, started
 from assay.run.watching import Watcher
 from assay.run.workers import SETS, Crew, PipeWatcher, ShardJob, errors_sent, serve
 from assay.store import Store
+from assay.store.data_facts import DataFacts, knowing
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
 
 ShardReasons = Mapping[str, Reasons]  # by the id of a shard
+
+
+class Known(NamedTuple):
+    """What workers are given so that they neither train nor read all data again."""
+
+    weights: dict[str, bytes]  # that this process trained
+    facts: DataFacts
 
 
 @contextlib.contextmanager
@@ -91,10 +100,10 @@ def run_in_processes(
     """Run several shards at once; the result is what was not tried again.
 
     Every worker builds its own objects from the suite. Workers get the weights that this process
-    trained, so that none of them trains.
+    trained and the facts that it found about the data, so that none of them does that again.
     """
-    weights = plan.trained.packed()
-    crew = Crew(lambda: Worker(_work, plan.spec, settings, weights), watcher, timeout)
+    known = Known(plan.trained.packed(), plan.facts)
+    crew = Crew(lambda: Worker(_work, plan.spec, settings, known), watcher, timeout)
     with started(Store(settings.folder), "shards"):  # an earlier run may have left its log
         crew.run(shards, min(workers, len(shards)))
     return crew.reasons
@@ -119,8 +128,8 @@ def run_sets_apart(
     plan: Plan, settings: Settings, watcher: Watcher, reasons: ShardReasons, timeout: float
 ) -> None:
     """The same in one worker process, which a cell that takes too long does not survive."""
-    weights = plan.trained.packed()
-    crew = Crew(lambda: Worker(_work, plan.spec, settings, weights), watcher, timeout)
+    known = Known(plan.trained.packed(), plan.facts)
+    crew = Crew(lambda: Worker(_work, plan.spec, settings, known), watcher, timeout)
     crew.reasons[SETS] = unexplained(plan, reasons)
     crew.run([None], 1)
 
@@ -139,10 +148,10 @@ def unexplained(plan: Plan, reasons: ShardReasons) -> Reasons:
 
 def measure_in_processes(plan: Plan, settings: Settings, workers: int) -> dict[str, Seconds]:
     """Seconds per engine and gradient call of each model, with all workers busy at once."""
-    weights = plan.trained.packed()
+    known = Known(plan.trained.packed(), plan.facts)
     crew: list[Worker[None]] = []
     try:
-        crew += [Worker(_measure, plan.spec, settings, weights) for _ in range(workers)]
+        crew += [Worker(_measure, plan.spec, settings, known) for _ in range(workers)]
         measured: list[dict[str, Seconds]] = [_answer(worker) for worker in crew]
     finally:
         for worker in crew:
@@ -162,18 +171,14 @@ def _answer(worker: Worker[None]) -> dict[str, Seconds]:
     return answer
 
 
-def _measure(
-    connection: Connection, spec: Spec, settings: Settings, weights: dict[str, bytes]
-) -> None:
+def _measure(connection: Connection, spec: Spec, settings: Settings, known: Known) -> None:
     """The process of a worker that measures the networks once."""
     with errors_sent(connection), without_exit():
-        plan = _build(spec, settings, weights)
+        plan = _build(spec, settings, known)
         connection.send({name: measure(plan, name) for name in plan.models})
 
 
-def _work(
-    connection: Connection, spec: Spec, settings: Settings, weights: dict[str, bytes]
-) -> None:
+def _work(connection: Connection, spec: Spec, settings: Settings, known: Known) -> None:
     """The process of a worker."""
 
     def work(job: ShardJob) -> None:
@@ -187,15 +192,15 @@ def _work(
 
     cores = torch.get_num_threads()
     with errors_sent(connection), without_exit():
-        plan = _build(spec, settings, weights)
+        plan = _build(spec, settings, known)
         finished = Finished(plan, Store(settings.folder))
         serve(connection, work)
 
 
-def _build(spec: Spec, settings: Settings, weights: dict[str, bytes]) -> Plan:
+def _build(spec: Spec, settings: Settings, known: Known) -> Plan:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     torch.set_num_threads(1)
     keep_freed_memory()
-    return apply(
-        resolve(spec, settings.device, TrainedWeights(weights), settings.identity), settings
-    )
+    with knowing(replace(known.facts, progress=False)):
+        plan = resolve(spec, settings.device, TrainedWeights(known.weights), settings.identity)
+    return apply(plan, settings)

@@ -36,6 +36,7 @@ from assay.run.manifest import write_manifest
 from assay.run.settings import MOST_ROWS, MOST_WORKERS, Settings, true_or_false, whole_setting
 from assay.run.watching import RunWatcher
 from assay.store import NOWHERE, CleanAccuracy, Manifest, ModelEntry, Store, read_manifest
+from assay.store.data_facts import DataFacts, knowing
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
 from assay.types.hashing import own_classes
@@ -109,7 +110,7 @@ def run_suite(
     )
     limit = None if timeout is None else seconds_of(timeout, "timeout")
     spec, store = spec.trusting(trust_code), Store(out)
-    plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained)
+    plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained, progress)
     apart = workers > 1 or timeout is not None  # shards run in other processes
     if apart and plan.live:
         raise _live_objects(plan, workers)
@@ -118,6 +119,7 @@ def run_suite(
     finished.mend()
     unfinished, sets = finished.unfinished(), finished.unfinished_sets()
     check_classes(plan, unfinished)
+    plan.find_text_lengths([*unfinished, *((*plan.shards, *plan.train_shards) if sets else ())])
     check_train_splits(plan, (cell.dataset for cell in sets))
     warn_of_tuned_samples(plan, ((s.dataset, s.model) for s in unfinished if not s.split))
     for shard in first_asked(finished, unfinished):
@@ -125,6 +127,7 @@ def run_suite(
     store.create()
     with _cut_short():
         _write_trained(plan, store)
+        plan.facts.write(store)
         began(write_manifest(finished, settings, None))
         expected = forecast(finished, unfinished, max(1, workers), exact=False)
         with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
@@ -254,6 +257,7 @@ def prepare(
     micro_batch: int | None = None,
     keep_maps: bool = True,
     trained: TrainedWeights | None = None,
+    progress: bool = True,
 ) -> tuple[Plan, Settings]:
     """Resolve a suite for a folder, check that nothing changed, and set the micro-batch sizes."""
     usable_device(device)
@@ -262,7 +266,8 @@ def prepare(
     trained.add(_read_trained(store))
     stored = _earlier_manifest(store)
     earlier, identity = stored or Manifest(), _identity_of(stored, store)
-    plan = resolve(spec, device, trained, identity)
+    with knowing(DataFacts.read(store, progress)):
+        plan = resolve(spec, device, trained, identity)
     for protocol in plan.protocols:
         reduction_of(protocol)  # reports a wrong name or option before the run
         replicates_of(protocol)  # likewise

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import InputError
+from assay.store.data_facts import FILE, are_damaged
 from assay.store.files import Store, array_checksum
 from assay.store.manifest_entries import Manifest, ShardEntry, read_manifest
 from assay.store.old_layout import is_old
@@ -65,6 +66,10 @@ def verify(store: Store) -> Verification:
         files += 1
         if not _are_whole(weights):
             damaged[weights.relative_to(store.folder).as_posix()] = "damaged"
+    if store.path(FILE).exists():
+        files += 1
+        if are_damaged(store):
+            damaged[FILE] = "damaged"
     for log in _other_logs(store, manifest):
         files += 1
         if log.read().damaged:

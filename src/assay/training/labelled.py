@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from assay.data.array_checks import class_numbers, row_ids
 from assay.data.classes import agree
-from assay.data.memory import as_dataset, class_numbers, row_ids
+from assay.data.memory import as_dataset
 from assay.data.sample_hashes import AT_A_TIME, hash_inputs
 from assay.errors import InputError
 from assay.progress import bar
+from assay.store.data_facts import DataFacts, knowing
 from assay.training.fitting import normalised
 from assay.training.streaming import Inputs, StreamedInputs, in_batches, room, select_inputs
 from assay.types import Batch, Dataset, Model, Preprocess, Sample
@@ -134,7 +136,8 @@ def read_labelled(
         if pixels is not None:
             return _of_bytes(pixels, data[1]).limited(limit)
     embeds = any(isinstance(part, nn.Embedding) for part in model.net.modules())
-    dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
+    with knowing(DataFacts(progress=progress)):
+        dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
     if dataset.modality != "image" or model.tokens is not None:
         raise InputError(
             f"Expected images in `{dataset.name}` to fine-tune without a cell of a grid, got "
@@ -219,5 +222,5 @@ def _origin(dataset: Dataset) -> str:
     first = dataset.fetch(dataset.ids[0]).input
     kind = getattr(first, "format", None)
     if isinstance(first, Tensor):
-        return "tensors in memory"
+        return "tensors"
     return f"{kind} images" if kind else "images"

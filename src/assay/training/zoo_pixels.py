@@ -14,7 +14,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from assay.data.parquet import hash_file, parquet
+from assay.data.file_hashes import hash_file
+from assay.data.parquet import parquet
 from assay.errors import InputError, PrerequisiteError
 from assay.types import Pixels, Preprocess
 

@@ -121,6 +121,11 @@ class Tokenize:
             )
         return row
 
+    def sizes(self, texts: list[str]) -> list[int]:
+        """The number of tokens of each text; `encode` may encode all at once in `encode.many`."""
+        many: Callable[[list[str]], list[list[int]]] | None = getattr(self.encode, "many", None)
+        return [len(ids) for ids in (many(texts) if many else map(self.encode, texts))]
+
     def words(self, ids: Tensor) -> list[str]:
         """The tokens as text."""
         numbers = [int(i) for i in ids]
