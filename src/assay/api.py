@@ -93,7 +93,8 @@ def benchmark(
         keep = tempfile.TemporaryDirectory(prefix="assay-")
         out = keep.name
     if budget is not None:
-        how = {n: run_options[n] for n in ("workers", "device", "micro_batch") if n in run_options}
+        shared = ("workers", "device", "micro_batch", "timeout")
+        how = {n: run_options[n] for n in shared if n in run_options}
         spec, message, _ = fit(spec, out, budget, **how)
         if run_options.get("progress", True):
             print(message, file=sys.stderr)

@@ -185,8 +185,9 @@ def _run_spec(
         from assay.run.budget import fit
 
         spec, message, trained = fit(
-            spec, out, budget, workers=workers, device=device, micro_batch=micro_batch
-        )
+            spec, out, budget, workers=workers, device=device, micro_batch=micro_batch,
+            timeout=timeout,
+        )  # fmt: skip
         say(message)
     if dry_run:
         forecast = suite_run.dry_run(
