@@ -240,7 +240,7 @@ def score(
                 )
             partner = _partner(engine, choice, attribution)
             case = Case(engine.batch, attribution, engine.verb, engine.clean, partner=partner)
-            scores.append(score_case(chosen, case))
+            scores.append(score_case(chosen, case, engine))
             engine.forget()
     return settled(chosen, scores)
 

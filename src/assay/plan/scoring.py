@@ -1,23 +1,30 @@
 """One protocol on one case: its scores, the maps without information, the cells not ranked."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from assay.engine.engine import Engine
 from assay.errors import InputError
+from assay.models.network_state import Copied, copied
 from assay.ranking.reductions import reduction_of
 from assay.ranking.replicates import too_few
 from assay.suite.spec import Choice
 from assay.types import UPPER_BOUND, Batch, Case, Scores
 
 
-def score_case(protocol: Choice, case: Case) -> Scores:
-    """Run a protocol. A map without information gets the chance score if that is known."""
-    scores = protocol.plugin.function(case, **protocol.options)
+def score_case(protocol: Choice, case: Case, engine: Engine | None = None) -> Scores:
+    """Run a protocol. A map without information gets the chance score if that is known.
+
+    Raises:
+        HarmError: The protocol runs code of a user, which changed what the engine's other methods
+            and protocols read, or the case itself. It is as before.
+    """
+    scores = run_protocol(protocol, case, engine)
     if not isinstance(scores, Scores) or tuple(scores.value.shape) != (len(case.batch),):
         raise InputError(f"Expected `{protocol.label}` to return Scores with one value per sample.")
     if protocol.plugin.reduce != "mean":
@@ -27,6 +34,27 @@ def score_case(protocol: Choice, case: Case) -> Scores:
         chance = float(protocol.plugin.chance)
         value = torch.where(case.constant.cpu() & ~value.isnan(), chance, value)
     return replace(scores, value=value)
+
+
+def run_protocol(protocol: Choice, case: Case, engine: Engine | None) -> object:
+    """What a protocol returns. Code of a user may change nothing that others read."""
+    if engine is None or engine.guard is None or not protocol.own:
+        return protocol.plugin.function(case, **protocol.options)
+    label = protocol.label
+    watched = engine.guard.watch(
+        engine.model, case.batch, label, numbers=True, result="score", more=list(_held(case))
+    )
+    with engine.lent(label, "score"), watched:
+        lent = replace(case, batch=case.batch.aliased())
+        return protocol.plugin.function(lent, **protocol.options)
+
+
+def _held(case: Case) -> Iterator[Copied]:
+    """The tensors of a case that the other protocols of its method read, too."""
+    cure = "Work on a clone of it, such as `case.attribution.clone()`."
+    yield from copied("`case.attribution`", case.attribution, cure)
+    for part in fields(case.clean):
+        yield from copied(f"`case.clean.{part.name}`", getattr(case.clean, part.name), cure)
 
 
 def _judged_together(protocol: Choice, scores: Scores) -> Scores:

@@ -18,7 +18,7 @@ from assay.plan.finished import Finished, ResponseShelf
 from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_passes
 from assay.plan.rehearsal import FirstOf, Rehearsal, explains_again, made_up_partner
-from assay.plan.scoring import dealt
+from assay.plan.scoring import dealt, run_protocol
 from assay.plugins.registry import Passes
 from assay.processes import Stopped
 from assay.removal import make_removal
@@ -172,7 +172,7 @@ def rehearse(
             if protocol.own and not users:
                 parts.append(Uncounted(protocol.label))
             else:
-                _try(partial(protocol.plugin.function, case, **protocol.options))
+                _try(partial(run_protocol, protocol, case, engine))
                 note_rows(protocol.label)
     return ShardCost(samples, parts, sum(rehearsal.made), rehearsal.ragged)
 

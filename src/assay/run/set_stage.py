@@ -1,7 +1,8 @@
 """Set protocols of a run: after all shards, one cell after the other in this process."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -95,17 +96,39 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
         return CellOutcome("failed", maker.task.given_up[step])
     maker.task.begin(step)
     began = time.monotonic()
-    model = plan.models[cell.model]
     try:
         maps, lost = finite(maker.maps(cell, "scored", None))
         broken, flat = lost.numpy(), _constant(maps)  # [N]
-        with model.evaluating():
+        with _lent(maker, cell):
             raw = cell.protocol.plugin.function(maker.trial(cell), **cell.protocol.options)
         scores = _checked(cell, raw, len(broken))
         whole = _standing(maker, cell)
     except BaseException as error:
         return outcome_of(error)
     return replace(_scored(cell, scores, broken, flat, whole), seconds=time.monotonic() - began)
+
+
+@contextmanager
+def _lent(maker: TrialMaker, cell: SetCell) -> Iterator[None]:
+    """Lend networks to a protocol inside. Code of a user may not change them for others.
+
+    Raises:
+        HarmError: It changed something, which is as before.
+    """
+    plan, protocol = maker.finished.plan, cell.protocol
+    with ExitStack() as stack:
+        stack.enter_context(plan.models[cell.model].evaluating())
+        if protocol.own:
+            shard = maker.shards(cell, "scored")[0]
+            first = plan.batch(shard, shard.samples[:1])
+            for name in plan.pool(cell.dataset, cell.model, protocol):
+                model = plan.models[name]
+                stack.enter_context(model.evaluating())
+                guard = plan.networks.guard(name, model)
+                stack.enter_context(
+                    guard.watch(model, first, protocol.label, numbers=True, result="score")
+                )
+        yield
 
 
 def step_of(cell: SetCell) -> Step:

@@ -260,7 +260,7 @@ class ShardWork:
                 others = other_maps(self.engine.model, self.engine.batch, method, self.engine)
                 computed.append(finite(others)[0])
                 self._count(method)
-            return computed[0]
+            return computed[0].clone()  # each protocol may change its own
 
         return maps
 
@@ -290,7 +290,7 @@ class ShardWork:
         started, rows = time.monotonic(), self.engine.asked
         self._faulty = None
         try:
-            scores = score_case(protocol, case)
+            scores = score_case(protocol, case, self.engine)
             whole = standing(method, protocol, case.batch)
         except BaseException as error:
             return outcome_of(error)
