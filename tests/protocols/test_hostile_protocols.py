@@ -1,5 +1,7 @@
 """Protocols and fills that change what is not theirs: they fail, and nothing else changes."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -196,6 +198,39 @@ def test_a_fill_that_changes_the_inputs_fails_its_method_only():
     assert all("changed `batch.inputs`" in f["message"] for f in results.failures)
     mine = {key: value for key, value in values(results).items() if key[0] == "saliency"}
     assert mine == values(run(OTHERS, ["saliency"]))
+
+
+B = SAMPLES  # more than a shard has
+WRONG = {
+    "None": (None, "Scores with one value per sample, got NoneType"),
+    "a tensor": (torch.zeros(2), "Scores with one value per sample, got Tensor"),
+    "no value": (Scores(None), "`value` .* got NoneType"),
+    "a list": (Scores([1.0, 2.0]), "`value` .* got list"),
+    "too many": (Scores(torch.zeros(B)), r"`value` .* of shape \(8,\).* shape \(10,\)"),
+    "complex": (Scores(torch.zeros(8) + 1j), "`value` .* real numbers .*complex64"),
+    "extra": (Scores(torch.zeros(8), extra={"e": torch.zeros(2)}), r"`extra\['e'\]`"),
+    "empty maps": (Scores(torch.zeros(8), degenerate=torch.zeros(2)), "`degenerate`"),
+    "curves without x": (Scores(torch.zeros(8), {"c": torch.zeros(8, 2)}), "to have `x`"),
+    "curves of others": (
+        Scores(torch.zeros(8), {"c": torch.zeros(3, 2)}, torch.zeros(2)), r"`curves\['c'\]`"),
+    "x of a number": (Scores(torch.zeros(8), {"c": torch.zeros(8, 2)}, torch.tensor(1)), "`x`"),
+    "half a name": (Scores(torch.zeros(8), extra={"\ud800": torch.zeros(8)}), "half of a char"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("scope", ["batch", "set"])
+def test_what_is_no_score_fails_its_cells_in_words(name, scope):
+    returned, reason = WRONG[name]
+    assay.protocol("wrong", metric="m", scope=scope)(lambda case: returned)
+    try:
+        results = assay.benchmark(
+            make_net(), make_images(8), ["random"], ["wrong", *OTHERS], progress=False
+        )
+    finally:
+        registry._REGISTERED["protocol"].pop("wrong")
+    assert {f["protocol"] for f in results.failures} == {"wrong"}
+    assert all(re.search(f"Expected .*{reason}", f["message"]) for f in results.failures)
 
 
 def test_a_set_protocol_that_trains_the_scored_network_fails(tmp_path):

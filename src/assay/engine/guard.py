@@ -1,6 +1,7 @@
 """A guard around methods and protocols: what they change that is not theirs is named and undone."""
 
 import contextlib
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,6 +120,10 @@ def _default_device(device: torch.device) -> None:
     torch.set_default_device(None if device.type == "cpu" else device)
 
 
+def _working_folder() -> str:
+    return os.getcwd() if os.path.exists(".") else ""
+
+
 _CUDNN: Any = torch.backends.cudnn
 _MATMUL: Any = torch.backends.cuda.matmul
 PROCESS: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
@@ -129,6 +134,14 @@ PROCESS: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         torch.are_deterministic_algorithms_enabled,
         torch.use_deterministic_algorithms,
     ),
+    "the working folder": (_working_folder, os.chdir),
+    **{
+        f"the autocast mode of torch on {device}": (
+            partial(torch.is_autocast_enabled, device),
+            partial(torch.set_autocast_enabled, device),
+        )
+        for device in ("cpu", "cuda")
+    },
     "the anomaly mode of torch": (
         torch.is_anomaly_enabled,
         torch.autograd.set_detect_anomaly,

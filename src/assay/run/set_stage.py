@@ -12,7 +12,7 @@ from torch import Tensor
 from assay.errors import InputError, warn
 from assay.plan.cells import CellOutcome, stored_cell
 from assay.plan.plan import Plan, Shard
-from assay.plan.scoring import replicates_of, standing
+from assay.plan.scoring import checked_scores, replicates_of, standing
 from assay.plan.set_cells import SetCell, unmet
 from assay.plan.trainings import trains
 from assay.progress import bar
@@ -142,11 +142,7 @@ def _standing(maker: TrialMaker, cell: SetCell) -> str:
 
 def _checked(cell: SetCell, scores: object, size: int) -> Scores:
     """The scores of a protocol, on the CPU; one value per scored sample."""
-    if not isinstance(scores, Scores) or tuple(scores.value.shape) != (size,):
-        raise InputError(
-            f"Expected `{cell.protocol.label}` to return Scores with one value for each of {size} "
-            f"scored samples."
-        )
+    scores = checked_scores(cell.protocol.label, scores, size)
     value = scores.value.detach().double().cpu()
     _check_replicates(cell, scores, value)
     if reduction_of(cell.protocol) is not None:  # computed later from the curves of the whole set

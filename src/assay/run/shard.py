@@ -172,6 +172,7 @@ class ShardWork:
         self.task.begin(Step(method.label))
         try:
             maps, seconds = self.maps(method)
+            passes = forward_passes(self.engine.model, self.engine.batch, method)
         except BaseException as error:
             return self._write_all(method, protocols, outcome_of(error))
         if not protocols:  # only its maps are needed
@@ -184,7 +185,7 @@ class ShardWork:
             self.engine.verb,
             self.engine.clean,
             self._explain(method),
-            forward_passes(self.engine.model, self.engine.batch, method),
+            passes,
             self._partner(method, whole),
         )
         for protocol in protocols:

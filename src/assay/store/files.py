@@ -235,12 +235,17 @@ def array_checksum(content: bytes) -> tuple[str | None, str]:
     return stated, f"{crc:08x}"
 
 
+LONGEST_NAME = 200  # characters of a file's name, to which endings are added; most systems hold 255
+
+
 def file_name(text: str) -> str:
-    """A label or id as a file name: no slashes or blanks, unique for each text."""
+    """A label or id as a file name: short, no slashes or blanks, unique for each text."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
-    if plain == text and text and not text.startswith("."):
+    if plain == text and text and not text.startswith(".") and len(text) <= LONGEST_NAME:
         return text
-    return f"{plain.lstrip('.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return (
+        f"{plain.lstrip('.')[: LONGEST_NAME // 2]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    )
 
 
 NOWHERE = Store(os.devnull)  # always empty: no path below a file exists

@@ -23,6 +23,7 @@ from assay.errors import InputError, PrerequisiteError, unknown
 from assay.paths import user_path
 from assay.plugins import registry
 from assay.plugins.display_names import display_name, take_display_name
+from assay.plugins.needs import declared
 from assay.plugins.options import not_a_number, refuse_deep
 from assay.plugins.origins import TYPED, Origin, is_address
 from assay.suite.fields import REDUCTION, Cut, Noise, changed_noise, take_noise, take_reduction
@@ -263,13 +264,13 @@ class Choice:
     @property
     def passes(self) -> registry.Passes:
         """The cost of a method per sample, as far as its options determine it."""
-        return self._of_copies(self.plugin.passes(self.options))
+        return self._of_copies(declared(self.plugin, "passes", self.options))
 
     def passes_on(self, model: Any, batch: Any) -> registry.Passes:
         """The cost of a method per sample of this batch, for this model."""
         if self.plugin.passes_on is None:
             return self.passes
-        return self._of_copies(self.plugin.passes_on(model, batch, self.options))
+        return self._of_copies(declared(self.plugin, "passes_on", model, batch, self.options))
 
     def _of_copies(self, once: registry.Passes) -> registry.Passes:
         return once.times(self.noise.samples) if self.noise else once
