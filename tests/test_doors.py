@@ -676,6 +676,10 @@ def test_weights_of_less_precision_are_taken(tmp_path, monkeypatch):
         (("run", "s" * 5000 + ".yaml"), "too long"),
         (("run", "deep.yaml"), "too deep"),
         (("run", "target.yaml"), "target"),
+        (
+            ("run", "--model", "./net.py:build", "--data", "images", "--target", "9" * 5000),
+            "target",
+        ),
         (("claims", "--paper", "p" * 5000), "paper"),
         (("report", "r" * 5000), "too long"),
         (("report", "damaged"), "manifest.json"),
@@ -683,6 +687,7 @@ def test_weights_of_less_precision_are_taken(tmp_path, monkeypatch):
 )
 def test_the_command_line_ends_with_2_and_one_line(arguments, words, tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
+    images(tmp_path)
     written(tmp_path, "deep.yaml", deep(3000))
     suite = {"datasets": ["toy_images"], "models": ["toy_net"], "methods": ["saliency"],
              "protocols": ["deletion"], "target": HUGE}  # fmt: skip

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 import assay
 import hostile
@@ -204,6 +205,33 @@ class TestInThisProcess:
             run(make_suite(fields), tmp_path / "run", progress=False)
         with pytest.raises(InputError, match=r"tried to end the program \(0\)"):
             run_dry(make_suite(fields))
+
+    @pytest.mark.parametrize("leave", ["sys.exit(0)", "exit()", "os._exit(0)", "quit()"])
+    def test_no_code_makes_a_command_succeed(self, tmp_path, call, monkeypatch, leave):
+        """While it is imported, called, or checked."""
+        monkeypatch.chdir(tmp_path)
+        Path("gone.py").write_text(f"import os, sys\n{leave}\n")
+        Path("late.py").write_text(f"import os, sys\ndef late(*_):\n    {leave}\n")
+        Image.new("RGB", (8, 8)).save("a.png")
+        for name in ("images/a", "images/b"):
+            Path(name).mkdir(parents=True)
+            Image.new("RGB", (8, 8)).save(f"{name}/0.png")
+        picture = ("--size", "8", "--mean", ".5", "--std", ".5", "-o", "map.png")
+        commands = [
+            ("explain", "a.png", "--model", "./gone.py:net", *picture),
+            ("explain", "a.png", "--model", "./late.py:late", *picture),
+            ("run", "--model", "./gone.py:net", "--data", "images"),
+            ("check", "./gone.py:method", "--samples", "2"),
+            ("doctor", "./gone.py:method"),
+            ("finetune", "--model", "./gone.py:net", "--data", "images", "--out", "tuned"),
+        ]
+        for command in commands:
+            code, _, errors = call(*command)
+            assert code == 2, (command, errors)
+            assert "tried to end the program" in errors
+        code, output, _ = call("doctor", "./late.py:late")
+        assert code == 3
+        assert "SystemExit" in output
 
     def test_the_third_start_at_a_shard_fails_the_cell_that_killed_the_process(
         self, whole, tmp_path

@@ -153,7 +153,7 @@ def finetune(
             )  # fmt: skip
         except KeyboardInterrupt:
             say_error("Stopped. Run the same command again to continue after the last epoch.")
-            raise SystemExit(INTERRUPTED) from None
+            raise typer.Exit(INTERRUPTED) from None
     print_card(card, folder)
     if score is not None:
         tuned = replace(described, weights=str(folder.weights), card=str(folder.card_file))

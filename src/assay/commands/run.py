@@ -154,7 +154,7 @@ def run_spec(
     except Stopped as stop:
         resume = "" if dry_run else " Run the same command again to resume."
         say_error(f"Stopped.{resume}")
-        raise SystemExit(stop.code) from None
+        raise typer.Exit(stop.code) from None
 
 
 def _run_spec(

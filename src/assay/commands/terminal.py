@@ -1,9 +1,16 @@
 """The terminal: where commands print, and the exit codes they end with."""
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ParamSpec
 
 from rich.console import Console
+
+from assay.errors import InputError
+from assay.processes import without_exit
+
+Arguments = ParamSpec("Arguments")
 
 MISTAKE = 2  # the call is wrong, or something it needs is missing
 FAILED = 3  # some cell, method or rule failed, or the run is not complete
@@ -25,3 +32,23 @@ def say_error(line: str) -> None:
 def print_json(rows: Sequence[object]) -> None:
     """Print rows for programs."""
     print(json.dumps(rows, indent=1))
+
+
+def ending_itself(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """The command, which no code that it loads or calls can end: it would pass for a success.
+
+    A command ends early by `typer.Exit`.
+    """
+
+    @functools.wraps(command)
+    def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> None:
+        try:
+            with without_exit():
+                command(*arguments, **options)
+        except SystemExit as error:
+            raise InputError(
+                f"Code that the command loaded or called tried to end the program ({error}). "
+                f"Remove its `exit()`."
+            ) from error
+
+    return run

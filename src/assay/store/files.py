@@ -135,15 +135,15 @@ class Store:
         return stored if all(key in stored for key in required) else None
 
     @staticmethod
-    def damaged_text(path: Path) -> bool:
-        """Whether a text has a checksum that is not its own; without one nothing is known."""
+    def damaged_text(path: Path, signed: bool = False) -> bool:
+        """Whether a text has a checksum that is not its own, or none although it was signed."""
         try:
             content = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return False
+            return signed
         text, _, last = content.rstrip("\n").rpartition("\n")
         stated = re.search(rf"{CHECKSUM} ([0-9a-f]{{8}})", last)
-        return stated is not None and stated[1] != _crc(f"{text}\n")
+        return signed if stated is None else stated[1] != _crc(f"{text}\n")
 
     @staticmethod
     def has_checksum(path: Path) -> bool:
