@@ -546,6 +546,15 @@ class TestSignals:
         assert "Traceback" not in errors
         assert ("again to resume" in errors) == ("--dry-run" not in options)
 
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_other_commands(self, call, monkeypatch, number, code):
+        def stop(*_: object, **__: object) -> None:
+            signal.raise_signal(number)
+
+        monkeypatch.setattr("assay.answers.refutation.refute", stop)
+        ended, _, errors = call("check", "saliency")
+        assert (ended, errors) == (code, "Stopped.\n")
+
 
 class TestLostFiles:
     def test_a_run_whose_files_are_deleted_says_that_it_is_incomplete(

@@ -5,10 +5,11 @@ import json
 from collections.abc import Callable, Sequence
 from typing import ParamSpec
 
+import typer
 from rich.console import Console
 
 from assay.errors import InputError
-from assay.processes import without_exit
+from assay.processes import Stopped, stoppable, without_exit
 
 Arguments = ParamSpec("Arguments")
 
@@ -35,16 +36,20 @@ def print_json(rows: Sequence[object]) -> None:
 
 
 def ending_itself(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """The command, which no code that it loads or calls can end: it would pass for a success.
+    """The command, which only itself and signals can end.
 
-    A command ends early by `typer.Exit`.
+    If code that it loads or calls could end it, that would pass for a success. A command ends early
+    by `typer.Exit`.
     """
 
     @functools.wraps(command)
     def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> None:
         try:
-            with without_exit():
+            with stoppable(), without_exit():
                 command(*arguments, **options)
+        except Stopped as stop:
+            say_error("Stopped.")
+            raise typer.Exit(stop.code) from None
         except SystemExit as error:
             raise InputError(
                 f"Code that the command loaded or called tried to end the program ({error}). "
