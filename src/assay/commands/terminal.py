@@ -11,7 +11,7 @@ from rich.console import Console
 from assay.errors import InputError
 from assay.processes import Stopped, stoppable, without_exit
 
-Arguments = ParamSpec("Arguments")
+CommandArguments = ParamSpec("CommandArguments")
 
 MISTAKE = 2  # the call is wrong, or something it needs is missing
 FAILED = 3  # some cell, method or rule failed, or the run is not complete
@@ -35,7 +35,7 @@ def print_json(rows: Sequence[object]) -> None:
     print(json.dumps(rows, indent=1))
 
 
-def ending_itself(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
+def ending_itself(command: Callable[CommandArguments, None]) -> Callable[CommandArguments, None]:
     """The command, which only itself and signals can end.
 
     If code that it loads or calls could end it, that would pass for a success. A command ends early
@@ -43,7 +43,7 @@ def ending_itself(command: Callable[Arguments, None]) -> Callable[Arguments, Non
     """
 
     @functools.wraps(command)
-    def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> None:
+    def run(*arguments: CommandArguments.args, **options: CommandArguments.kwargs) -> None:
         try:
             with stoppable(), without_exit():
                 command(*arguments, **options)
