@@ -18,6 +18,7 @@ import toy_run  # noqa: F401 - registers toy_images and toy_net
 from assay.data.memory import as_dataset
 from assay.errors import InputError, PrerequisiteError
 from assay.plan.resolving import build_one
+from assay.plugins import registry
 from assay.run import dry_run
 from assay.suite.spec import choose_one, make_suite, parse_suite, read_suite
 
@@ -205,6 +206,23 @@ SUITES: dict[str, tuple[Callable[[Here], object], str]] = {
         lambda h: build_one("dataset", "os:fspath"), r"function `\(\)`"),
 }  # fmt: skip
 
+RUNS: dict[str, tuple[Callable[[Here], object], str]] = {
+    "names of 300 characters": (
+        lambda h: ran(h, datasets=[{"toy_images": {"as": "d" * 300}}],
+                      models=[{"toy_net": {"as": "m" * 300}}],
+                      methods=[{"saliency": {"as": "s" * 300}}],
+                      protocols=[{"deletion": {"steps": 2, "as": "p" * 300}}]), None),
+    "names that are paths": (
+        lambda h: ran(h, datasets=[{"toy_images": {"as": "../../x"}}],
+                      models=[{"toy_net": {"as": "/abs"}}], methods=[{"saliency": {"as": ".."}}],
+                      protocols=[{"deletion": {"steps": 2, "as": "a/b\n<i>"}}]), None),
+    "paths of images of 300 characters": (lambda h: ran(h, **long_images(h)), None),
+    "needs that fail": (lambda h: declaring(needs=lambda options: 1 / 0), "`needs`.*`declaring`"),
+    "passes that fail": (lambda h: declaring(passes=lambda o: o["no"]), "`passes`.*KeyError"),
+    "passes that fail, dry": (
+        lambda h: declaring(assay.dry_run, passes=lambda o: o["no"]), "`passes`.*KeyError"),
+}  # fmt: skip
+
 MODELS: dict[str, tuple[Callable[[Here], object], str]] = {
     **{f"size {value!r}": (lambda h, v=value: model(h, **{**INPUTS, "size": v}), "size")
        for value in ({}, np.inf, np.nan, False, -1e30, 0, "x", [], 10**9, 1.5)},
@@ -304,6 +322,41 @@ def nested_lists(levels: int) -> list[object]:
     for _ in range(levels):
         whole = [whole]
     return whole
+
+
+def ran(here: Here, **fields: object) -> None:
+    """A whole run with its page, all of whose files are in its folder."""
+    usual = {"datasets": ["toy_images"], "models": ["toy_net"], "methods": ["saliency"],
+             "protocols": [{"deletion": {"steps": 2}}], "limit": 2}  # fmt: skip
+    before = set(here.parent.rglob("*"))
+    results = assay.run.run(make_suite({**usual, **fields}), here / "run", progress=False)
+    results.report()
+    assert results.complete
+    assert not results.failures
+    new = set(here.parent.rglob("*")) - before
+    assert all(here / "run" in (path, *path.parents) for path in new)
+
+
+def long_images(here: Here) -> dict[str, object]:
+    model(here)  # writes the network's file
+    for name in "ab":
+        (here / "images" / (name * 200)).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(here / "images" / (name * 200) / f"{'n' * 100}.png")
+    return {"datasets": [{"image_folder": {"path": str(here / "images")}}],
+            "models": [{"./net.py:build": INPUTS}]}  # fmt: skip
+
+
+def declaring(call: Callable[..., object] = assay.benchmark, **facts: object) -> object:
+    """A method of the user's own that declares these facts."""
+
+    def declaring(model: object, batch: assay.types.Batch) -> torch.Tensor:
+        return batch.inputs
+
+    assay.method("declaring", **facts)(declaring)
+    try:
+        return call(net(), samples(), ["declaring"], [{"deletion": {"steps": 2}}])
+    finally:
+        registry._REGISTERED["method"].pop("declaring")
 
 
 def noisy(logits: torch.Tensor) -> torch.Tensor:
@@ -517,8 +570,8 @@ STORED: dict[str, tuple[Callable[[Here], object], str]] = {
     "folder for a log": (lambda h: stored(h, "shards/*.log", None, opened), "no scores"),
 }  # fmt: skip
 
-DOORS = {"suite": SUITES, "model": MODELS, "data": DATA, "method": METHODS, "setting": SETTINGS,
-         "stored": STORED}  # fmt: skip
+DOORS = {"suite": SUITES, "run": RUNS, "model": MODELS, "data": DATA, "method": METHODS,
+         "setting": SETTINGS, "stored": STORED}  # fmt: skip
 CASES = [(kind, name) for kind, cases in DOORS.items() for name in cases]
 
 
@@ -623,6 +676,10 @@ def test_weights_of_less_precision_are_taken(tmp_path, monkeypatch):
         (("run", "s" * 5000 + ".yaml"), "too long"),
         (("run", "deep.yaml"), "too deep"),
         (("run", "target.yaml"), "target"),
+        (
+            ("run", "--model", "./net.py:build", "--data", "images", "--target", "9" * 5000),
+            "target",
+        ),
         (("claims", "--paper", "p" * 5000), "paper"),
         (("report", "r" * 5000), "too long"),
         (("report", "damaged"), "manifest.json"),
@@ -630,6 +687,7 @@ def test_weights_of_less_precision_are_taken(tmp_path, monkeypatch):
 )
 def test_the_command_line_ends_with_2_and_one_line(arguments, words, tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
+    images(tmp_path)
     written(tmp_path, "deep.yaml", deep(3000))
     suite = {"datasets": ["toy_images"], "models": ["toy_net"], "methods": ["saliency"],
              "protocols": ["deletion"], "target": HUGE}  # fmt: skip

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 import assay
 import hostile
@@ -32,6 +33,7 @@ from assay.plan.plan import Shard
 from assay.processes import Stopped, Worker, stoppable, without_exit
 from assay.run import dry_run as run_dry
 from assay.run import run
+from assay.run.budget import fit
 from assay.run.started import StartedLog, Step
 from assay.suite.spec import Spec, make_suite
 from hostile import ONCE
@@ -54,6 +56,41 @@ import assay
 def waiting(trial, *, seconds: float = 0.0):
     time.sleep(seconds)
     return assay.Scores(trial.maps("scored").flatten(1).mean(1).double())
+"""
+
+OWN = """
+import os
+import signal
+import time
+
+import assay
+
+
+def scores(case):
+    return assay.Scores(case.attribution.flatten(1).mean(1).double())
+
+
+@assay.protocol("hangs", metric="mean")
+def hangs(case):
+    time.sleep(600)
+
+
+@assay.protocol("kills", metric="mean")
+def kills(case):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@assay.protocol("good", metric="mean")
+def good(case):
+    return scores(case)
+
+
+def hanging_fill(batch):
+    time.sleep(600)
+
+
+def hanging_engine(model, batch, engine):
+    time.sleep(600)
 """
 
 SECOND = """
@@ -169,6 +206,33 @@ class TestInThisProcess:
         with pytest.raises(InputError, match=r"tried to end the program \(0\)"):
             run_dry(make_suite(fields))
 
+    @pytest.mark.parametrize("leave", ["sys.exit(0)", "exit()", "os._exit(0)", "quit()"])
+    def test_no_code_makes_a_command_succeed(self, tmp_path, call, monkeypatch, leave):
+        """While it is imported, called, or checked."""
+        monkeypatch.chdir(tmp_path)
+        Path("gone.py").write_text(f"import os, sys\n{leave}\n")
+        Path("late.py").write_text(f"import os, sys\ndef late(*_):\n    {leave}\n")
+        Image.new("RGB", (8, 8)).save("a.png")
+        for name in ("images/a", "images/b"):
+            Path(name).mkdir(parents=True)
+            Image.new("RGB", (8, 8)).save(f"{name}/0.png")
+        picture = ("--size", "8", "--mean", ".5", "--std", ".5", "-o", "map.png")
+        commands = [
+            ("explain", "a.png", "--model", "./gone.py:net", *picture),
+            ("explain", "a.png", "--model", "./late.py:late", *picture),
+            ("run", "--model", "./gone.py:net", "--data", "images"),
+            ("check", "./gone.py:method", "--samples", "2"),
+            ("doctor", "./gone.py:method"),
+            ("finetune", "--model", "./gone.py:net", "--data", "images", "--out", "tuned"),
+        ]
+        for command in commands:
+            code, _, errors = call(*command)
+            assert code == 2, (command, errors)
+            assert "tried to end the program" in errors
+        code, output, _ = call("doctor", "./late.py:late")
+        assert code == 3
+        assert "SystemExit" in output
+
     def test_the_third_start_at_a_shard_fails_the_cell_that_killed_the_process(
         self, whole, tmp_path
     ):
@@ -258,6 +322,19 @@ class TestInThisProcess:
         assert results.complete
         failed = {(cell["model"], cell["method"]) for cell in results.failures}
         assert failed == {("net", "kills_model[name=net]")}
+
+    def test_a_protocol_that_kills_the_process_fails_from_the_third_start_on(self, whole, tmp_path):
+        """It does not run before the run has begun: an end there would be met at every start."""
+        (tmp_path / "own.py").write_text(OWN)
+        fields = suite("saliency")
+        fields["protocols"] = [f"{tmp_path}/own.py:kills", *fields["protocols"]]
+        codes = [in_a_process(make_suite(fields), tmp_path / "run") for _ in range(4)]
+        assert codes == [-signal.SIGKILL] * 3 + [0]
+        results = assay.load(tmp_path / "run")
+        assert results.complete
+        assert {cell["protocol"] for cell in results.failures} == {"kills"}
+        left = [row for row in tables(tmp_path / "run", "saliency")[0] if "kills" not in row]
+        assert left == tables(whole, "saliency")[0]
 
     def test_a_forked_process_may_end(self):
         with without_exit():
@@ -358,6 +435,40 @@ class TestWorkers:
         assert messages["noise"] == {"Stopped while scoring: it took longer than 1 s."}
         assert all("signal SIGKILL" in message for message in messages["killed"])
 
+    def test_no_code_of_users_outlives_the_timeout(self, whole, tmp_path):
+        """Nor does it run in the process that counts the passes, with a budget or without."""
+        (tmp_path / "own.py").write_text(OWN)
+        own = f"{tmp_path}/own.py"
+        fields = suite("saliency")
+        fill = {"fill": f"{own}:hanging_fill"}
+        fields["methods"] = ["saliency", f"{own}:hanging_engine", {"occlusion": fill}]
+        fields["protocols"] = [
+            *PROTOCOLS, f"{own}:hangs", f"{own}:kills", f"{own}:good",
+            {"sensitivity_n": {"subsets": 3, **fill}},
+        ]  # fmt: skip
+
+        def begin() -> None:
+            before = make_suite(fields)
+            fitted, _, _ = fit(before, tmp_path / "run", "100h", timeout="1s")
+            assert fitted.methods == before.methods
+            run(before, tmp_path / "run", progress=False, workers=2, timeout="1s")
+
+        process = FORK.Process(target=begin)
+        process.start()
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+        results = assay.load(tmp_path / "run")
+        assert results.complete
+        failed = {(cell["method"], cell["protocol"].split("[")[0]) for cell in results.failures}
+        assert {p for m, p in failed if m == "saliency"} == {"hangs", "kills", "sensitivity_n"}
+        slow = {cell["message"] for cell in results.failures if "engine" in cell["method"]}
+        assert slow == {"Stopped while explaining: it took longer than 1 s."}
+        assert len({m for m, _ in failed}) == 3
+        alone = tables(whole, "saliency")[0]
+        shared = {row[0] for row in alone}  # the keys of its cells
+        mine = tables(tmp_path / "run", "saliency")[0]
+        assert [row for row in mine if row[0] in shared] == alone
+
     def test_a_timeout_needs_names(self, tmp_path):
         data = assay.data.memory.as_dataset((torch.randn(4, 3, 8, 8), [0, 1, 2, 0]))
         with pytest.raises(PrerequisiteError, match=r"suite of names for a timeout.*no timeout"):
@@ -434,6 +545,15 @@ class TestSignals:
         assert errors.splitlines()[-1].startswith("Stopped.")
         assert "Traceback" not in errors
         assert ("again to resume" in errors) == ("--dry-run" not in options)
+
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_other_commands(self, call, monkeypatch, number, code):
+        def stop(*_: object, **__: object) -> None:
+            signal.raise_signal(number)
+
+        monkeypatch.setattr("assay.answers.refutation.refute", stop)
+        ended, _, errors = call("check", "saliency")
+        assert (ended, errors) == (code, "Stopped.\n")
 
 
 class TestLostFiles:

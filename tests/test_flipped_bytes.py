@@ -105,5 +105,15 @@ def test_a_flipped_byte_is_noticed_or_harmless_and_healed(whole, tmp_path, flips
     assert noticed > flips / 4  # else the bytes that are flipped are not those that are read
 
 
+@pytest.mark.parametrize("text", ["[]", "\0", "", "datasets: [other]\n"])
+def test_a_suite_without_its_checksum_is_not_whole(text, whole, tmp_path, call):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    (folder / "spec.yaml").write_text(text)
+    assert call("verify", str(folder))[0] == 3
+    run(spec(), folder, progress=False)
+    assert call("verify", str(folder))[0] == 0
+
+
 def test_a_whole_run_is_verified(whole, call):
     assert call("verify", str(whole))[0] == 0

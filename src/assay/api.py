@@ -96,8 +96,8 @@ def benchmark(
     with knowing(DataFacts.read(Store(out), progress)):
         spec = _spec(net, data, methods, protocols, seed, target, limit, train)
         if budget is not None:
-            names = ("workers", "device", "micro_batch")
-            how = {name: run_options[name] for name in names if name in run_options}
+            shared = ("workers", "device", "micro_batch", "timeout")
+            how = {n: run_options[n] for n in shared if n in run_options}
             spec, message, _ = fit(spec, out, budget, **how)
             if progress:
                 print(message, file=sys.stderr)
@@ -238,7 +238,7 @@ def score(
                 )
             partner = _partner(engine, choice, attribution)
             case = Case(engine.batch, attribution, engine.verb, engine.clean, partner=partner)
-            scores.append(score_case(chosen, case))
+            scores.append(score_case(chosen, case, engine))
             engine.forget()
     return settled(chosen, scores)
 

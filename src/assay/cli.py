@@ -19,7 +19,7 @@ from assay.commands.list import list_plugins
 from assay.commands.new import new
 from assay.commands.report import report
 from assay.commands.run import run
-from assay.commands.terminal import FAILED, MISTAKE, console
+from assay.commands.terminal import FAILED, MISTAKE, console, ending_itself
 from assay.commands.trust import trust
 from assay.commands.verify import verify
 from assay.commands.zoo import zoo_app
@@ -47,20 +47,20 @@ def version(
 
 
 # In the order of the help.
-app.command()(run)
-app.command()(demo)
-app.command()(explain)
-app.command()(finetune)
-app.command("list")(list_plugins)
-app.command()(report)
-app.command()(verify)
-app.command()(claims)
-app.command()(check)
-app.command()(trust)
+app.command()(ending_itself(run))
+app.command()(ending_itself(demo))
+app.command()(ending_itself(explain))
+app.command()(ending_itself(finetune))
+app.command("list")(ending_itself(list_plugins))
+app.command()(ending_itself(report))
+app.command()(ending_itself(verify))
+app.command()(ending_itself(claims))
+app.command()(ending_itself(check))
+app.command()(ending_itself(trust))
 app.add_typer(zoo_app, name="zoo")
-app.command()(compare)
-app.command()(doctor)
-app.command()(new)
+app.command()(ending_itself(compare))
+app.command()(ending_itself(doctor))
+app.command()(ending_itself(new))
 
 
 def _show_warning(

@@ -26,7 +26,7 @@ class InputError(ValueError):
 
 
 class HarmError(InputError):
-    """A method changed what is not its own. The change is undone, and the method fails."""
+    """A method or protocol changed what is not its own. That is undone, and it fails."""
 
 
 class PrerequisiteError(RuntimeError):
@@ -53,6 +53,10 @@ class AssayWarning(RuntimeWarning):
     """Something that may make results useless; the command line prints it in one line."""
 
 
+class SharedNumbersWarning(AssayWarning):
+    """A method or protocol draws random numbers that all code of the process shares."""
+
+
 def unknown(kind: str, name: str, available: Iterable[str]) -> InputError:
     """The error for a name nobody registered, with the nearest names and all that exist."""
     names = sorted(available)
@@ -61,9 +65,9 @@ def unknown(kind: str, name: str, available: Iterable[str]) -> InputError:
     return InputError(f"Unknown {kind} `{name}`.{hint} Available: {', '.join(names) or 'none'}.")
 
 
-def warn(text: str) -> None:
+def warn(text: str, kind: type[AssayWarning] = AssayWarning) -> None:
     """Warn at the line of the user's code that led here."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in PASSED_OVER:
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, AssayWarning, stacklevel=level)
+    warnings.warn(text, kind, stacklevel=level)

@@ -9,17 +9,17 @@ QUICK = 1.0  # seconds of work that needs no bar
 
 @contextmanager
 def bar(
-    what: str, total: int, show: bool = True, note: Callable[[], str] | None = None
+    what: str, total: int | None, show: bool = True, note: Callable[[], str] | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """A bar of `total` steps; what is given is called with how many were done.
+    """A bar of `total` steps; the result is called with how many were done.
 
     Args:
         what: What is being done, in front of the bar.
-        total: The number of steps.
+        total: The number of steps; None where it is unknown.
         show: Whether there is a bar.
         note: Called after each step; the text stands after the time left.
     """
-    if not show or not total:
+    if not show or total == 0:
         yield lambda steps: None
         return
     from rich.console import Console
@@ -34,7 +34,7 @@ def bar(
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.completed:,.0f}" if total is None else "{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(elapsed_when_finished=False),

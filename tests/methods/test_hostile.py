@@ -1,5 +1,6 @@
 """Methods that change what is not theirs: they fail with the reason, and nothing else changes."""
 
+import os
 import random
 
 import numpy as np
@@ -123,6 +124,17 @@ def threads(model, batch):
     return maps(model, batch)
 
 
+def working_folder(model, batch):
+    """Files of a run in a relative folder would be written elsewhere."""
+    os.chdir(os.path.dirname(os.getcwd()))
+    return maps(model, batch)
+
+
+def autocast(model, batch):
+    torch.set_autocast_enabled("cpu", True)
+    return maps(model, batch)
+
+
 def deterministic(model, batch):
     torch.use_deterministic_algorithms(True)
     return maps(model, batch)
@@ -173,6 +185,8 @@ HOSTILE = {
     own_forward: "the function `forward` of the layer `head`",
     default_type: "the default number type of torch",
     threads: "the number of threads of torch",
+    working_folder: "the working folder",
+    autocast: "the autocast mode of torch on cpu",
     deterministic: "`torch.use_deterministic_algorithms`",
     weights_with_gradients: "`requires_grad` of the parameter `conv1.weight` of the network",
     backward: "the gradient of the parameter `head.weight` of the network",
@@ -275,6 +289,17 @@ def test_a_method_that_fails_half_way_is_undone_too(alone):
     results = run([breaks, *OTHERS])
     assert scores(results, {"breaks"}) == alone
     assert "KeyError: 'half way'" in results.failures[0]["message"]
+
+
+def test_samples_that_a_method_reads_are_its_own(alone):
+    def blackens(model, batch):
+        for sample in batch.dataset.ids:
+            batch.dataset.fetch(sample).input.zero_()
+        return batch.inputs
+
+    results = run([blackens, *OTHERS])
+    assert not results.failures
+    assert scores(results, {"blackens"}) == alone
 
 
 def test_gradients_at_the_inputs_themselves_are_no_harm(alone):

@@ -151,9 +151,9 @@ def finetune(
                 probability=probability, seed=seed, half=half, placebo=placebo,
                 seeds=other,
             )  # fmt: skip
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             say_error("Stopped. Run the same command again to continue after the last epoch.")
-            raise SystemExit(INTERRUPTED) from None
+            raise typer.Exit(getattr(stop, "code", INTERRUPTED)) from None
     print_card(card, folder)
     if score is not None:
         tuned = replace(described, weights=str(folder.weights), card=str(folder.card_file))

@@ -164,7 +164,7 @@ def run_spec(
     except Stopped as stop:
         resume = "" if dry_run else " Run the same command again to resume."
         say_error(f"Stopped.{resume}")
-        raise SystemExit(stop.code) from None
+        raise typer.Exit(stop.code) from None
 
 
 def _run_spec(
@@ -195,8 +195,9 @@ def _run_spec(
         from assay.run.budget import fit
 
         spec, message, trained = fit(
-            spec, out, budget, workers=workers, device=device, micro_batch=micro_batch
-        )
+            spec, out, budget, workers=workers, device=device, micro_batch=micro_batch,
+            timeout=timeout,
+        )  # fmt: skip
         say(message)
     if dry_run:
         forecast = suite_run.dry_run(

@@ -79,7 +79,7 @@ def _finding(check: Callable[..., None], worlds: Sequence[Callable[[], Any]], na
             reasons.append(str(reason).rstrip("."))
         except Fault as fault:
             return Finding(title, "FAILED", f"{fault} ({make.__name__})")
-        except Exception as error:  # raised by the plug-in
+        except (Exception, SystemExit) as error:  # raised by the plug-in
             return Finding(title, "FAILED", f"{type(error).__name__}: {error} ({make.__name__})")
     if len(reasons) == len(worlds):
         return Finding(title, "n/a", "; ".join(dict.fromkeys(reasons)))

@@ -26,6 +26,7 @@ from assay.conformance.worlds import (
     painted_parts,
 )
 from assay.data.memory import as_dataset
+from assay.engine.guard import Guard
 from assay.errors import NotApplicable
 from assay.models.wrap import model as as_model
 from assay.plan.scoring import score_case
@@ -140,14 +141,24 @@ def neighbours_do_not_matter(exam: Exam, item: Any) -> None:
 
 
 def the_same_twice(exam: Exam, item: Any) -> None:
-    """The same call gives the same scores."""
+    """The same call gives the same scores: randomness comes from `case.batch.draw`."""
     first = exact_scores(exam, item)
     if not torch.equal(first, scores(exam, exam.truth, item)):
         raise Fault("two equal calls gave different scores: draw with `case.batch.draw`")
+    _, guard = _score_copies(exam, item, guarded=True)
+    for used in guard.drawn.values() if guard is not None else ():
+        raise Fault(f"it uses {used[0]}, which all share: draw with `case.batch.draw`")
 
 
 def the_map_is_not_touched(exam: Exam, item: Any) -> None:
     """The map is not changed, so that the next protocol reads the same map."""
+    maps, _ = _score_copies(exam, item, guarded=False)
+    if not torch.equal(maps, exam.truth[: len(maps)]):
+        raise Fault("the map was changed: work on a clone")
+
+
+def _score_copies(exam: Exam, item: Any, guarded: bool) -> tuple[Tensor, Guard | None]:
+    """Copies of the exact maps after they were scored, and what compared things meanwhile."""
     _check_tried(exam, item)
     data = as_dataset(exam.data)
     model = replace(as_model(_network(exam, item)), modality=data.modality)
@@ -163,9 +174,8 @@ def the_map_is_not_touched(exam: Exam, item: Any) -> None:
         engine = make_engine(plan, shard)
         others = maps.roll(1, 0)
         case = Case(engine.batch, maps, engine.respond, engine.clean, partner=lambda: others)
-        score_case(protocol, case)
-    if not torch.equal(maps, exam.truth[: len(maps)]):
-        raise Fault("the map was changed: work on a clone")
+        score_case(protocol, case, engine if guarded else None)
+    return maps, engine.guard
 
 
 def a_scale_does_not_matter(exam: Exam, item: Any, scale: float = 1e6) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from assay.api import benchmark
 from assay.conformance.worlds import Fault
-from assay.errors import NotApplicable
+from assay.errors import NotApplicable, SharedNumbersWarning
 from assay.plugins.option_types import Item
 from assay.plugins.registry import Protocol
 from assay.results import Results
@@ -75,6 +75,7 @@ def _run(
 ) -> Results:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # failures are checked below
+        warnings.simplefilter("error", SharedNumbersWarning)  # then the cell fails
         results = benchmark(
             exam.net, exam.scored, methods, [item], train=exam.train, out=out, progress=False
         )

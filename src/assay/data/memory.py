@@ -83,9 +83,9 @@ def as_dataset(
     def fetch(sample: str) -> Sample:
         row = int(sample)
         return Sample(
-            input=inputs[row],
+            input=inputs[row].clone(),  # who reads it may change it
             label=None if labels is None else labels[row],
-            truth=None if truth is None else truth[row],
+            truth=None if truth is None else truth[row].clone(),
         )
 
     known = {"labels": labels, "truth": truth}

@@ -126,11 +126,11 @@ class Engine:
         self.memory = {group: rows for group, rows in self.memory.items() if group in self._shared}
 
     @contextlib.contextmanager
-    def lent(self, method: str) -> Iterator[None]:
-        """Lend the engine to a method of a user. Its answers are stored when the method succeeds.
+    def lent(self, label: str, result: str = "map") -> Iterator[None]:
+        """Lend the engine to code of a user. Its answers are stored when that code succeeds.
 
         Raises:
-            HarmError: The method changed answers that others read. It is as before.
+            HarmError: The code changed answers that others read. They are as before.
         """
         before, memory = dict(vars(self)), {g: dict(rows) for g, rows in self.memory.items()}
         columns = (c for rows in memory.values() for row in rows.values() for c in row)
@@ -154,8 +154,8 @@ class Engine:
                     one.restore()
         if not whole:
             raise HarmError(
-                f"`{method}` changed the answers that the engine keeps for all methods. They are "
-                f"set back, and the maps of `{method}` are not used. `engine.clean` and "
+                f"`{label}` changed the answers that the engine keeps for all methods. They are "
+                f"set back, and the {result}s of `{label}` are not used. `engine.clean` and "
                 f"`engine.respond` return copies: work on these."
             )
         if held is not None:

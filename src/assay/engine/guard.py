@@ -1,8 +1,9 @@
-"""A guard around methods: what they change that is not their own is named and undone."""
+"""A guard around methods and protocols: what they change that is not theirs is named and undone."""
 
 import contextlib
+import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as every_module
 
-from assay.errors import HarmError, warn
+from assay.errors import HarmError, SharedNumbersWarning, warn
 from assay.models.network_state import (
     HOOKS,
     Copied,
@@ -31,32 +32,37 @@ SETTINGS = "Set it back in a `finally`."
 
 @dataclass
 class Guard:
-    """Compares a network, a batch and the settings of the process before and after a method.
+    """Compares a network, a batch and the settings of the process before and after a plug-in.
 
     The copies by which numbers are compared and restored are made once per network and batch, and
-    only for methods of users: they take as much memory as the weights and the batch.
+    only for code of users: they take as much memory as the weights and the batch.
     """
 
     net: nn.Module
-    drawn: dict[str, list[str]] = field(default_factory=dict)  # by method: shared random numbers
+    drawn: dict[str, list[str]] = field(default_factory=dict)  # by label: shared random numbers
     _weights: list[Copied] = field(default_factory=list)
     _batch: Batch | None = None
     _samples: list[Copied] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def watch(self, model: Model, batch: Batch, method: str, *, numbers: bool) -> Iterator[None]:
-        """Run a method inside. It starts with random numbers that its samples determine.
+    def watch(
+        self, model: Model, batch: Batch, label: str, *, numbers: bool, result: str = "map",
+        more: Sequence[Copied] = (),
+    ) -> Iterator[None]:  # fmt: skip
+        """Run a method or protocol inside. Its samples determine the random numbers it starts with.
 
         Args:
             model: The model that it explains.
             batch: The samples.
-            method: Its label, for messages.
+            label: Its label, for messages.
             numbers: Whether to compare all weights and samples bit by bit, too.
+            result: What it gives for each sample, for messages.
+            more: Other tensors that it was given.
 
         Raises:
-            HarmError: The method changed something. It is as before.
+            HarmError: It changed something, which is as before.
         """
-        copies = self._copies(batch) if numbers else []
+        copies = [*(self._copies(batch) if numbers else ()), *more]
         structure, settings = Structure(self.net), _settings()
         streams = _Streams(batch)
         failed = True
@@ -73,13 +79,14 @@ class Guard:
             if INPUT in by_itself:
                 changes = [change for change in changes if change.what != "`batch.inputs`"]
         if changes and not failed:
-            raise _harm(method, changes)
-        if drawn and DRAWS not in by_itself and method not in self.drawn:
-            self.drawn[method] = drawn
+            raise _harm(label, changes, result)
+        if drawn and DRAWS not in by_itself and label not in self.drawn:
+            self.drawn[label] = drawn
             warn(
-                f"`{method}` uses {' and '.join(drawn)}, which all methods share. Draw with "
-                f"`batch.draw(purpose, shape)`: then the map of a sample does not depend on the "
-                f"other samples. The shared numbers were seeded before it and are set back."
+                f"`{label}` uses {' and '.join(drawn)}, which all methods share. Draw with "
+                f"`batch.draw(purpose, shape)`: then the {result} of a sample does not depend on "
+                f"the other samples. The shared numbers were seeded before it and are set back.",
+                SharedNumbersWarning,
             )
 
     def _copies(self, batch: Batch) -> list[Copied]:
@@ -96,11 +103,12 @@ class Guard:
         return [*self._weights, *self._samples]
 
 
-def _harm(method: str, changes: list[SideEffect]) -> HarmError:
+def _harm(label: str, changes: list[SideEffect], result: str) -> HarmError:
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
     return HarmError(
-        f"`{method}` changed {changes[0].what}{more}, which would change the results of other "
-        f"methods. All of it is set back, and the maps of `{method}` are not used. "
+        f"`{label}` changed {changes[0].what}{more}, which would change the results of other "
+        f"methods and protocols. All of it is set back, and the {result}s of `{label}` are not "
+        f"used. "
         f"{changes[0].cure}"
     )
 
@@ -110,6 +118,10 @@ def _harm(method: str, changes: list[SideEffect]) -> HarmError:
 
 def _default_device(device: torch.device) -> None:
     torch.set_default_device(None if device.type == "cpu" else device)
+
+
+def _working_folder() -> str:
+    return os.getcwd() if os.path.exists(".") else ""
 
 
 _CUDNN: Any = torch.backends.cudnn
@@ -122,6 +134,14 @@ PROCESS: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         torch.are_deterministic_algorithms_enabled,
         torch.use_deterministic_algorithms,
     ),
+    "the working folder": (_working_folder, os.chdir),
+    **{
+        f"the autocast mode of torch on {device}": (
+            partial(torch.is_autocast_enabled, device),
+            partial(torch.set_autocast_enabled, device),
+        )
+        for device in ("cpu", "cuda")
+    },
     "the anomaly mode of torch": (
         torch.is_anomaly_enabled,
         torch.autograd.set_detect_anomaly,

@@ -87,7 +87,7 @@ def raw_map(
 def _is_users(choice: Choice) -> bool:
     """Whether a method runs code of a user, which may change anything."""
     given_code = choice.plugin.family == "given" and MAPS_HASH not in choice.options
-    return choice.plugin.own or given_code
+    return choice.own or given_code
 
 
 def _observed(model: Model, batch: Batch) -> Model:

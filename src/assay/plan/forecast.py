@@ -13,6 +13,7 @@ from assay.plan.shard_cost import (
     MissingCells,
     PromiseCheck,
     ShardCost,
+    Uncounted,
     check_given_maps,
     kind_of,
     rehearse,
@@ -34,6 +35,7 @@ class Forecast:
     gradient_calls: dict[str, int] = field(default_factory=dict)
     imputed_calls: dict[str, int] = field(default_factory=dict)  # of the forward ones
     unknown: list[str] = field(default_factory=list)  # methods whose cost is unknown in advance
+    uncounted: bool = False  # some of these make passes that are not in `work`: they were not run
     trainings: dict[str, TrainingCost] = field(default_factory=dict)  # at most, by protocol
     train_samples: int = 0  # on so many samples, the most of any dataset
     looks: int = 0  # warm-up calls: one per process and network
@@ -96,14 +98,18 @@ ENOUGH = 3  # shards of a kind and size that stand for the others, where samples
 
 
 def forecast(
-    finished: Finished, shards: Sequence[Shard], processes: int = 1, exact: bool = True
+    finished: Finished,
+    shards: Sequence[Shard],
+    processes: int = 1,
+    exact: bool = True,
+    users: bool = True,
 ) -> Forecast:
     """Count the passes that these shards need. Finished cells and stored answers cost nothing.
 
     One sample of one shard represents all shards that differ only in their samples. Where samples
     differ in their number of units, every shard is rehearsed whole, or only a few of them if the
     result need not be exact. Every process that explains repeats what a method estimates once
-    over the data.
+    over the data. With `users=False` no code of users runs here, and its cost is unknown.
 
     Raises:
         InputError: The options of a protocol do not fit the data.
@@ -112,7 +118,7 @@ def forecast(
     plan = finished.plan
     total = Forecast()
     estimates: dict[str, _Estimate] = {}
-    known = _KnownCosts(finished, exact)
+    known = _KnownCosts(finished, exact, users)
     cells = finished.computable_sets()
     for shard in shards:
         missing = MissingCells(finished.missing(shard), finished.unexplained(shard, cells))
@@ -148,6 +154,7 @@ class _KnownCosts:
 
     finished: Finished
     exact: bool
+    users: bool
     made: int = 0  # passes through the network, to measure the size of a layer
     _of_one: dict[tuple[object, ...], ShardCost] = field(default_factory=dict)
     _of_all: dict[tuple[object, ...], list[ShardCost]] = field(default_factory=dict)
@@ -168,7 +175,7 @@ class _KnownCosts:
         return alike[-1]
 
     def _rehearse(self, shard: Shard, samples: int, missing: MissingCells) -> ShardCost:
-        cost = rehearse(self.finished, shard, samples, missing)
+        cost = rehearse(self.finished, shard, samples, missing, self.users)
         self.made += cost.made
         return cost
 
@@ -186,6 +193,10 @@ def _add(
             _add_engine_rows(total, part, len(shard.samples) // cost.samples, shard.model, model)
         elif isinstance(part, PromiseCheck):
             _add_promise(total, part, shard, model)
+        elif isinstance(part, Uncounted):
+            total.uncounted = True
+            if part.name not in total.unknown:
+                total.unknown.append(part.name)
         else:
             _add_explanation(total, part, shard, model)
             if once := part.passes.once:

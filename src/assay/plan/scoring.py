@@ -1,25 +1,32 @@
 """One protocol on one case: its scores, the maps without information, the cells not ranked."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from assay.engine.engine import Engine
 from assay.errors import InputError
+from assay.models.network_state import Copied, copied
+from assay.plugins.display_names import display_name
 from assay.ranking.reductions import reduction_of
 from assay.ranking.replicates import too_few
 from assay.suite.spec import Choice
 from assay.types import UPPER_BOUND, Batch, Case, Scores
 
 
-def score_case(protocol: Choice, case: Case) -> Scores:
-    """Run a protocol. A map without information gets the chance score if that is known."""
-    scores = protocol.plugin.function(case, **protocol.options)
-    if not isinstance(scores, Scores) or tuple(scores.value.shape) != (len(case.batch),):
-        raise InputError(f"Expected `{protocol.label}` to return Scores with one value per sample.")
+def score_case(protocol: Choice, case: Case, engine: Engine | None = None) -> Scores:
+    """Run a protocol. A map without information gets the chance score if that is known.
+
+    Raises:
+        HarmError: The protocol runs code of a user, which changed what the engine's other methods
+            and protocols read, or the case itself. It is as before.
+    """
+    returned = run_protocol(protocol, case, engine)
+    scores = checked_scores(protocol.label, returned, len(case.batch))
     if protocol.plugin.reduce != "mean":
         return _judged_together(protocol, scores)
     value = scores.value.double().cpu()
@@ -27,6 +34,66 @@ def score_case(protocol: Choice, case: Case) -> Scores:
         chance = float(protocol.plugin.chance)
         value = torch.where(case.constant.cpu() & ~value.isnan(), chance, value)
     return replace(scores, value=value)
+
+
+def checked_scores(label: str, returned: object, size: int) -> Scores:
+    """What a protocol returned.
+
+    Raises:
+        InputError: It is no `Scores`, or a part of it is not a tensor of that many real numbers.
+    """
+    if not isinstance(returned, Scores):
+        raise InputError(
+            f"Expected `{label}` to return Scores with one value per sample, got "
+            f"{type(returned).__name__}."
+        )
+    each = {"value": returned.value}
+    if returned.degenerate is not None:
+        each["degenerate"] = returned.degenerate
+    each |= {f"extra['{display_name(n, 'a key')}']": part for n, part in returned.extra.items()}
+    for name, part in each.items():
+        _check_part(label, name, part, (size,), "one number per sample")
+    if returned.x is not None:
+        steps = (len(returned.x),) if isinstance(returned.x, Tensor) and returned.x.ndim else (0,)
+        _check_part(label, "x", returned.x, steps, "one number per point of the curves")
+    for name, curve in returned.curves.items():
+        if returned.x is None:
+            raise InputError(f"Expected the Scores of `{label}` to have `x`, the points of curves.")
+        what = f"curves['{display_name(name, 'a key')}']"
+        _check_part(label, what, curve, (size, len(returned.x)), "one number per sample and `x`")
+    return returned
+
+
+def _check_part(label: str, name: str, part: object, shape: tuple[int, ...], what: str) -> None:
+    if not isinstance(part, Tensor) or tuple(part.shape) != shape or part.is_complex():
+        got: object = type(part).__name__
+        if isinstance(part, Tensor):
+            got = f"{part.dtype} of shape {tuple(part.shape)}"
+        raise InputError(
+            f"Expected `{name}` of the Scores of `{label}` to be a tensor of real numbers of shape "
+            f"{shape}, {what}, got {got}."
+        )
+
+
+def run_protocol(protocol: Choice, case: Case, engine: Engine | None) -> object:
+    """What a protocol returns. Code of a user may change nothing that others read."""
+    if engine is None or engine.guard is None or not protocol.own:
+        return protocol.plugin.function(case, **protocol.options)
+    label = protocol.label
+    watched = engine.guard.watch(
+        engine.model, case.batch, label, numbers=True, result="score", more=list(_held(case))
+    )
+    with engine.lent(label, "score"), watched:
+        lent = replace(case, batch=case.batch.aliased())
+        return protocol.plugin.function(lent, **protocol.options)
+
+
+def _held(case: Case) -> Iterator[Copied]:
+    """The tensors of a case that the other protocols of its method read, too."""
+    cure = "Work on a clone of it, such as `case.attribution.clone()`."
+    yield from copied("`case.attribution`", case.attribution, cure)
+    for part in fields(case.clean):
+        yield from copied(f"`case.clean.{part.name}`", getattr(case.clean, part.name), cure)
 
 
 def _judged_together(protocol: Choice, scores: Scores) -> Scores:

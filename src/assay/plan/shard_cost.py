@@ -18,7 +18,7 @@ from assay.plan.finished import Finished, ResponseShelf
 from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_passes
 from assay.plan.rehearsal import FirstOf, Rehearsal, explains_again, made_up_partner
-from assay.plan.scoring import dealt
+from assay.plan.scoring import dealt, run_protocol
 from assay.plugins.registry import Passes
 from assay.processes import Stopped
 from assay.removal import make_removal
@@ -76,6 +76,13 @@ class PromiseCheck:
 
 
 @dataclass(frozen=True)
+class Uncounted:
+    """A method or protocol of a user that was not run to count its passes."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class ShardCost:
     """What the missing cells of a shard cost, as far as the first samples show it.
 
@@ -87,7 +94,7 @@ class ShardCost:
     """
 
     samples: int
-    parts: Sequence[EngineRows | Explanation | PromiseCheck]
+    parts: Sequence[EngineRows | Explanation | PromiseCheck | Uncounted]
     made: int
     ragged: bool
 
@@ -104,8 +111,13 @@ def kind_of(finished: Finished, shard: Shard, missing: MissingCells) -> tuple[ob
     )  # fmt: skip
 
 
-def rehearse(finished: Finished, shard: Shard, samples: int, missing: MissingCells) -> ShardCost:
-    """The cost of a shard from its first samples. Wrong input is found before the run begins."""
+def rehearse(
+    finished: Finished, shard: Shard, samples: int, missing: MissingCells, users: bool = True
+) -> ShardCost:
+    """The cost of a shard from its first samples. Wrong input is found before the run begins.
+
+    With `users=False` no code of users runs: it may hang, or end the process.
+    """
     plan = finished.plan
     unexplained, unpromised = _unexplained(finished, shard, missing)
     batch = plan.batch(shard, shard.samples[:samples])
@@ -114,7 +126,7 @@ def rehearse(finished: Finished, shard: Shard, samples: int, missing: MissingCel
     rehearsal = Rehearsal(model)
     shelf, guard = ResponseShelf(finished, shard), plan.networks.guard(shard.model, model)
     engine = Engine(batch, rehearsal, FirstOf(shelf, samples), guard)
-    parts: list[EngineRows | Explanation | PromiseCheck] = []
+    parts: list[EngineRows | Explanation | PromiseCheck | Uncounted] = []
 
     def note_rows(name: str, explains: bool = False) -> None:
         asked, imputed, shared = rehearsal.take()
@@ -130,10 +142,16 @@ def rehearse(finished: Finished, shard: Shard, samples: int, missing: MissingCel
     refused: set[str] = set()  # formulas that do not apply here
     promised: set[str] = set()
     for method in _applicable(plan, shard, missing):
-        _check_fills(batch, method)
+        closed = method.own and not users
+        if not closed:
+            _check_fills(batch, method)
+        closed = closed and (method.intervening or method.passes_by_network)
         if method.label in unexplained and method.formula_key != formula:
             formula = method.formula_key
-            if method.intervening:
+            if closed:
+                applies = True
+                parts.append(Uncounted(method.label))
+            elif method.intervening:
                 applies = _try(partial(raw_map, model, engine.batch, method, engine))
                 note_rows(method.label, explains=True)
             else:
@@ -146,10 +164,15 @@ def rehearse(finished: Finished, shard: Shard, samples: int, missing: MissingCel
             parts.append(PromiseCheck(method.label, promise_passes(method)))
         if not missing.protocols[method.label]:
             continue
-        case = _made_up_case(engine, method, partial(explain, method), _free_partners(plan, shard))
+        count = None if closed else partial(explain, method)
+        case = _made_up_case(engine, method, count, _free_partners(plan, shard))
         for protocol in missing.protocols[method.label]:
-            if not plan.missing(shard, protocol):
-                _try(partial(protocol.plugin.function, case, **protocol.options))
+            if plan.missing(shard, protocol):
+                continue
+            if protocol.own and not users:
+                parts.append(Uncounted(protocol.label))
+            else:
+                _try(partial(run_protocol, protocol, case, engine))
                 note_rows(protocol.label)
     return ShardCost(samples, parts, sum(rehearsal.made), rehearsal.ragged)
 
@@ -198,14 +221,14 @@ def _check_fills(batch: Batch, method: Choice) -> None:
 
 
 def _made_up_case(
-    engine: Engine, method: Choice, count: Callable[[], None], free_partners: bool
+    engine: Engine, method: Choice, count: Callable[[], None] | None, free_partners: bool
 ) -> Case:
-    """What a protocol sees of a method, with made-up maps."""
+    """What a protocol sees of a method, with made-up maps; without `count` it is never run."""
     engine.forget()
     noise = engine.batch.draw("rehearsal map", engine.batch.map_shape)
     partner = made_up_partner(engine, method, None if free_partners else count)
     case = Case(engine.batch, noise, engine.verb, engine.clean, partner=partner)
-    if explain_again(engine, method) is None:
+    if count is None or explain_again(engine, method) is None:
         return case
     passes = forward_passes(engine.model, engine.batch, method)
     return replace(case, explain=explains_again(engine, method, count), explain_passes=passes)

@@ -1,8 +1,9 @@
 """Capabilities of models and data that a plug-in may need."""
 
 import difflib
+from typing import Any
 
-from assay.errors import InputError
+from assay.errors import InputError, NotApplicable, PrerequisiteError
 
 # Known capabilities, described for messages, with a remedy where there is one. A model may declare
 # more in its `has`.
@@ -57,6 +58,24 @@ def _remedy(need: str, card: str) -> str:
         f"a network fine-tuned on inputs without one cell of this grid and fill, and its card: "
         f"{command} makes one; then give {files}"
     )
+
+
+def declared(plugin: Any, fact: str, *arguments: object) -> Any:
+    """What a plug-in declares, also by a function of its options, which may be a user's.
+
+    Raises:
+        InputError: That function failed.
+    """
+    value = getattr(plugin, fact)
+    try:
+        return value(*arguments) if callable(value) else value
+    except (InputError, PrerequisiteError, NotApplicable):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The function `{fact}` that {plugin.kind} `{plugin.name}` declares failed: "
+            f"{type(error).__name__}: {error}. It gets all options, as a mapping by name."
+        ) from error
 
 
 def check_needs(kind: str, name: str, needs: frozenset[str]) -> None:

@@ -22,7 +22,7 @@ from assay.plugins.marks import HowOnly as HowOnly
 from assay.plugins.marks import NamesCode as NamesCode
 from assay.plugins.marks import Nested as Nested
 from assay.plugins.marks import marked
-from assay.plugins.needs import check_needs
+from assay.plugins.needs import check_needs, declared
 from assay.plugins.option_types import Item, Options
 from assay.plugins.options import checked
 from assay.plugins.origins import TYPED, Origin
@@ -86,7 +86,7 @@ class Plugin:
 
     def required(self, options: Mapping[str, Any]) -> frozenset[str]:
         """The capabilities that model and data must have under these options."""
-        needs = frozenset(self.needs(options) if callable(self.needs) else self.needs)
+        needs = frozenset(declared(self, "needs", options))
         reads_classes = options.get("output") in ("probability", "log_odds")
         return needs | {"classes"} if reads_classes else needs
 

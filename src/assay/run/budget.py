@@ -35,6 +35,7 @@ def fit(
     workers: int = 1,
     device: str | None = None,
     micro_batch: int | None = None,
+    timeout: float | str | None = None,
 ) -> tuple[Spec, str, TrainedWeights]:
     """Cut a suite so that its missing part in `out` is expected to fit the budget.
 
@@ -49,6 +50,7 @@ def fit(
         workers: As for the run.
         device: As for the run.
         micro_batch: As for the run.
+        timeout: As for the run. Under one, plug-ins of users do not run to count their passes.
 
     Returns:
         The suite as it will be run, with the cut in its notes; a sentence that describes the cut;
@@ -69,7 +71,8 @@ def fit(
         times = timings(plan, store, settings, workers)
 
         def cost(cut: Cut) -> float:
-            return estimate(_cut_plan(plan, cut), store, workers, times).seconds or 0.0
+            smaller = _cut_plan(plan, cut)
+            return estimate(smaller, store, workers, times, timeout is None).seconds or 0.0
 
         cut, expected = _find(plan, Cut(seconds=seconds, asked=suite_key, limit=spec.limit), cost)
         cut = cut.model_copy(update={"over": expected > seconds})

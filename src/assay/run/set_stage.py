@@ -1,7 +1,8 @@
 """Set protocols of a run: after all shards, one cell after the other in this process."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 from assay.errors import InputError, warn
 from assay.plan.cells import CellOutcome, stored_cell
 from assay.plan.plan import Plan, Shard
-from assay.plan.scoring import replicates_of, standing
+from assay.plan.scoring import checked_scores, replicates_of, standing
 from assay.plan.set_cells import SetCell, unmet
 from assay.plan.trainings import trains
 from assay.progress import bar
@@ -95,17 +96,39 @@ def _outcome(maker: TrialMaker, cell: SetCell) -> CellOutcome:
         return CellOutcome("failed", maker.task.given_up[step])
     maker.task.begin(step)
     began = time.monotonic()
-    model = plan.models[cell.model]
     try:
         maps, lost = finite(maker.maps(cell, "scored", None))
         broken, flat = lost.numpy(), _constant(maps)  # [N]
-        with model.evaluating():
+        with _lent(maker, cell):
             raw = cell.protocol.plugin.function(maker.trial(cell), **cell.protocol.options)
         scores = _checked(cell, raw, len(broken))
         whole = _standing(maker, cell)
     except BaseException as error:
         return outcome_of(error)
     return replace(_scored(cell, scores, broken, flat, whole), seconds=time.monotonic() - began)
+
+
+@contextmanager
+def _lent(maker: TrialMaker, cell: SetCell) -> Iterator[None]:
+    """Lend networks to a protocol inside. Code of a user may not change them for others.
+
+    Raises:
+        HarmError: It changed something, which is as before.
+    """
+    plan, protocol = maker.finished.plan, cell.protocol
+    with ExitStack() as stack:
+        stack.enter_context(plan.models[cell.model].evaluating())
+        if protocol.own:
+            shard = maker.shards(cell, "scored")[0]
+            first = plan.batch(shard, shard.samples[:1])
+            for name in plan.pool(cell.dataset, cell.model, protocol):
+                model = plan.models[name]
+                stack.enter_context(model.evaluating())
+                guard = plan.networks.guard(name, model)
+                stack.enter_context(
+                    guard.watch(model, first, protocol.label, numbers=True, result="score")
+                )
+        yield
 
 
 def step_of(cell: SetCell) -> Step:
@@ -119,11 +142,7 @@ def _standing(maker: TrialMaker, cell: SetCell) -> str:
 
 def _checked(cell: SetCell, scores: object, size: int) -> Scores:
     """The scores of a protocol, on the CPU; one value per scored sample."""
-    if not isinstance(scores, Scores) or tuple(scores.value.shape) != (size,):
-        raise InputError(
-            f"Expected `{cell.protocol.label}` to return Scores with one value for each of {size} "
-            f"scored samples."
-        )
+    scores = checked_scores(cell.protocol.label, scores, size)
     value = scores.value.detach().double().cpu()
     _check_replicates(cell, scores, value)
     if reduction_of(cell.protocol) is not None:  # computed later from the curves of the whole set

@@ -172,6 +172,7 @@ class ShardWork:
         self.task.begin(Step(method.label))
         try:
             maps, seconds = self.maps(method)
+            passes = forward_passes(self.engine.model, self.engine.batch, method)
         except BaseException as error:
             return self._write_all(method, protocols, outcome_of(error))
         if not protocols:  # only its maps are needed
@@ -184,7 +185,7 @@ class ShardWork:
             self.engine.verb,
             self.engine.clean,
             self._explain(method),
-            forward_passes(self.engine.model, self.engine.batch, method),
+            passes,
             self._partner(method, whole),
         )
         for protocol in protocols:
@@ -260,7 +261,7 @@ class ShardWork:
                 others = other_maps(self.engine.model, self.engine.batch, method, self.engine)
                 computed.append(finite(others)[0])
                 self._count(method)
-            return computed[0]
+            return computed[0].clone()  # each protocol may change its own
 
         return maps
 
@@ -290,7 +291,7 @@ class ShardWork:
         started, rows = time.monotonic(), self.engine.asked
         self._faulty = None
         try:
-            scores = score_case(protocol, case)
+            scores = score_case(protocol, case, self.engine)
             whole = standing(method, protocol, case.batch)
         except BaseException as error:
             return outcome_of(error)

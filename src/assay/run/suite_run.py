@@ -129,8 +129,9 @@ def run_suite(
         _write_trained(plan, store)
         plan.facts.write(store)
         began(write_manifest(finished, settings, None))
-        expected = forecast(finished, unfinished, max(1, workers), exact=False)
-        with bar("network passes", expected.work, progress and bool(unfinished)) as listen:
+        expected = forecast(finished, unfinished, max(1, workers), exact=False, users=False)
+        work = None if expected.uncounted else expected.work
+        with bar("network passes", work, progress and bool(unfinished)) as listen:
             watcher = RunWatcher(finished, listen, clean)
             watcher.recall()
             if apart and unfinished:
@@ -223,10 +224,12 @@ def timings(plan: Plan, store: Store, settings: Settings, workers: int) -> Timin
 
 
 @ending_in_order()
-def estimate(plan: Plan, store: Store, workers: int, times: Timings) -> Forecast:
+def estimate(
+    plan: Plan, store: Store, workers: int, times: Timings, users: bool = True
+) -> Forecast:
     """The forward passes of the missing part of a run, and its seconds if timings are known."""
     unfinished = Finished(plan, store).unfinished()
-    expected = forecast(Finished(plan, store), unfinished, max(1, workers))
+    expected = forecast(Finished(plan, store), unfinished, max(1, workers), users=users)
     busy = max(1, min(workers, len(unfinished)))
     apart = workers > 1 and bool(unfinished)
     processes = busy + apart  # the workers and this process

@@ -122,7 +122,8 @@ class _BatchReader:
     cell: SetCell
 
     def __call__(self, split: Split = "scored") -> Batch:
-        return self.maker.batch(self.cell, split)
+        batch = self.maker.batch(self.cell, split)  # all methods read it
+        return batch.cloned() if self.cell.protocol.own else batch
 
 
 @dataclass(frozen=True)

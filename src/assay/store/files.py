@@ -135,15 +135,15 @@ class Store:
         return stored if all(key in stored for key in required) else None
 
     @staticmethod
-    def damaged_text(path: Path) -> bool:
-        """Whether a text has a checksum that is not its own; without one nothing is known."""
+    def damaged_text(path: Path, signed: bool = False) -> bool:
+        """Whether a text has a checksum that is not its own, or none although it was signed."""
         try:
             content = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return False
+            return signed
         text, _, last = content.rstrip("\n").rpartition("\n")
         stated = re.search(rf"{CHECKSUM} ([0-9a-f]{{8}})", last)
-        return stated is not None and stated[1] != _crc(f"{text}\n")
+        return signed if stated is None else stated[1] != _crc(f"{text}\n")
 
     @staticmethod
     def has_checksum(path: Path) -> bool:
@@ -235,12 +235,17 @@ def array_checksum(content: bytes) -> tuple[str | None, str]:
     return stated, f"{crc:08x}"
 
 
+LONGEST_NAME = 200  # characters of a file's name, to which endings are added; most systems hold 255
+
+
 def file_name(text: str) -> str:
-    """A label or id as a file name: no slashes or blanks, unique for each text."""
+    """A label or id as a file name: short, no slashes or blanks, unique for each text."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", text)
-    if plain == text and text and not text.startswith("."):
+    if plain == text and text and not text.startswith(".") and len(text) <= LONGEST_NAME:
         return text
-    return f"{plain.lstrip('.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return (
+        f"{plain.lstrip('.')[: LONGEST_NAME // 2]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    )
 
 
 NOWHERE = Store(os.devnull)  # always empty: no path below a file exists

@@ -105,9 +105,9 @@ def _damaged_descriptions(store: Store) -> Iterator[tuple[str, str]]:
     stored = store.read_json(store.path("manifest.json"), "layout")
     if stored is None or not store.has_checksum(store.path("manifest.json")):
         yield "manifest.json", "damaged"
-    for name in ("spec.yaml", "report.html"):
-        if store.damaged_text(store.path(name)):
-            yield name, "damaged, or changed by hand"
+    for name, signed in (("spec.yaml", True), ("report.html", False)):  # there may be no page
+        if store.damaged_text(store.path(name), signed):
+            yield name, "damaged, missing, or changed by hand" if signed else "damaged"
 
 
 def _other_logs(store: Store, manifest: Manifest | None) -> Iterator[ShardLog]:

@@ -14,6 +14,8 @@ from assay.plugins.registry import Plugin, everything, names
 from assay.suite.defaults import METHODS, PROTOCOLS
 from assay.suite.spec import Spec, make_suite
 
+LONGEST_NUMBER = 20  # digits of a class that is typed as a number: longer ones have over 64 bits
+
 
 @dataclass(frozen=True)
 class ModelOptions:
@@ -58,7 +60,7 @@ def own_suite(
             **own_fields(model, data, described, train),
             "methods": list(chosen),
             "protocols": list(PROTOCOLS) if protocols is None else _words(protocols),
-            "target": int(target) if target.isdecimal() else target,
+            "target": _class(target),
         },
         "the command",
     )
@@ -158,6 +160,16 @@ def _reader(kind: str, path: Path) -> Plugin | None:
     """The plug-in that declares that it reads this path, as its option `path`."""
     plugins: Iterator[Plugin] = everything(kind)
     return next((p for p in plugins if p.reads is not None and p.reads(path)), None)
+
+
+def _class(target: str) -> int | str:
+    """A class as typed: its number, or its name."""
+    if target.isdecimal() and len(target) > LONGEST_NUMBER:
+        raise InputError(
+            f"Expected `--target` to be label, predicted, or the number or name of a class, got a "
+            f"number of {len(target)} digits."
+        )
+    return int(target) if target.isdecimal() else target
 
 
 def _words(text: str) -> list[str]:

@@ -23,6 +23,7 @@ from assay.errors import InputError, PrerequisiteError, unknown
 from assay.paths import user_path
 from assay.plugins import registry
 from assay.plugins.display_names import display_name, take_display_name
+from assay.plugins.needs import declared
 from assay.plugins.options import not_a_number, refuse_deep
 from assay.plugins.origins import TYPED, Origin, is_address
 from assay.suite.fields import REDUCTION, Cut, Noise, changed_noise, take_noise, take_reduction
@@ -263,13 +264,13 @@ class Choice:
     @property
     def passes(self) -> registry.Passes:
         """The cost of a method per sample, as far as its options determine it."""
-        return self._of_copies(self.plugin.passes(self.options))
+        return self._of_copies(declared(self.plugin, "passes", self.options))
 
     def passes_on(self, model: Any, batch: Any) -> registry.Passes:
         """The cost of a method per sample of this batch, for this model."""
         if self.plugin.passes_on is None:
             return self.passes
-        return self._of_copies(self.plugin.passes_on(model, batch, self.options))
+        return self._of_copies(declared(self.plugin, "passes_on", model, batch, self.options))
 
     def _of_copies(self, once: registry.Passes) -> registry.Passes:
         return once.times(self.noise.samples) if self.noise else once
@@ -302,24 +303,32 @@ class Choice:
         return self.plugin.passes_on is not None
 
     @functools.cached_property
+    def own(self) -> bool:
+        """Whether it runs code of a user, also in a plug-in that an option chooses."""
+        return self.plugin.own or any(part.own for part in self._parts.values())
+
+    @functools.cached_property
+    def _parts(self) -> "dict[str, Choice]":
+        """The plug-ins that its options choose."""
+        return {
+            option: choose_one(kind, item)
+            for option, kind in self.plugin.nested().items()
+            if (item := self.options[option]) is not None and not hasattr(item, "shape")
+        }
+
+    @property
     def _made_of(self) -> "list[Choice]":
         """The methods whose maps this one uses."""
-        options = [o for o, kind in self.plugin.nested().items() if kind == "method"]
-        return [choose_one("method", self.options[option]) for option in options]
+        return [part for part in self._parts.values() if part.plugin.kind == "method"]
 
     @functools.cached_property
     def key(self) -> dict[str, Any]:
         """What identifies the results of this choice: names, versions, options."""
-        nested = {}
-        for option, kind in self.plugin.nested().items():
-            value = self.options[option]
-            if value is not None and not hasattr(value, "shape"):
-                nested[option] = choose_one(kind, value).key
         return {
             "name": self.plugin.formula or self.plugin.name,
             "version": self.plugin.version,
             "options": registry.canonical(self._identifying(self.shown_options)),
-            "nested": nested,
+            "nested": {option: part.key for option, part in self._parts.items()},
             **({"code": self.plugin.code} if self.plugin.code else {}),
         }
 

@@ -196,6 +196,10 @@ class Batch:
         """The same numbers as other tensors: gradients may be taken at them."""
         return self._each(lambda t: t.detach())
 
+    def cloned(self) -> "Batch":
+        """The same numbers in memory of their own."""
+        return self._each(torch.clone)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """Apply the same change to every tensor."""
         return replace(
