@@ -3,6 +3,7 @@
 from collections import OrderedDict
 
 import pytest
+import torch
 
 import assay
 from assay.conformance.counting import counting
@@ -14,9 +15,14 @@ from assay.conformance.worlds import (
     patches_in_a_transformer,
     small_image_network,
 )
+from assay.data.memory import as_dataset
 from assay.methods import statistics
+from assay.plan.finished import Finished
+from assay.plan.forecast import forecast
 from assay.plugins import registry
-from assay.suite.spec import choose_one
+from assay.run.suite_run import prepare
+from assay.store import Store
+from assay.suite.spec import choose_one, make_suite
 from small_worlds import make_images, make_net
 
 PROTOCOL = {"single_deletion": {"grid": 2}}
@@ -133,3 +139,43 @@ class TestOnceForAllSamples:
         assert set(results.scores["status"].to_pylist()) == {"n/a"}
         assert results.manifest["forwards"] == said.forwards - said.looked == 5
         assert not statistics._ESTIMATES
+
+
+def test_given_maps_are_checked_without_the_network():
+    net, data = make_net(), make_images(150)
+    maps = {f"given {i}": torch.randn(150, *data[0].shape[2:]) for i in range(3)}
+    with counting(net) as made:
+        expected = assay.dry_run(net, data, maps, ["single_deletion"], time_it=False)
+    assert made.forward <= 2  # to see its outputs
+    assert expected.work == 150 * (1 + 16)
+
+
+def test_a_method_of_a_user_with_stored_maps_is_not_counted_as_free(tmp_path):
+    grid = {"grid": {"side": 2}}
+
+    def removed(batch, options):
+        return assay.intervention(batch, grid, "zero", "logit")
+
+    def leave_out(model, batch, engine):
+        cells = assay.make_units(batch, grid)
+        answers = engine.respond(cells, assay.each(cells), "zero")
+        return cells.paint(engine.clean.logit - answers.logit)
+
+    cost = assay.Passes(forward=4)
+    assay.method("leave_out", passes=lambda options: cost, intervenes=removed)(leave_out)
+    try:
+        net, data, steps = make_net(), make_images(8), {"incremental_deletion": {"steps": 2}}
+        call = {"out": tmp_path / "run", "progress": False}
+        assay.benchmark(net, data, ["leave_out"], ["single_deletion"], **call)
+        again = {"incremental_deletion": {"attribution": "updated", "steps": 2, "as": "again"}}
+        spec = make_suite(
+            {"datasets": [as_dataset(data)], "models": [assay.model(net)],
+             "methods": ["leave_out"], "protocols": [steps, again]}
+        )  # fmt: skip
+        plan, _ = prepare(spec, Store(tmp_path / "run"))
+        finished = Finished(plan, Store(tmp_path / "run"))
+        expected = forecast(finished, finished.unfinished(), users=False)
+    finally:
+        registry._REGISTERED["method"].pop("leave_out")
+    assert expected.uncounted
+    assert expected.unknown == ["leave_out"]

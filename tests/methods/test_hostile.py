@@ -368,3 +368,26 @@ class TestSharedRandomNumbers:
 
         run([draws_well, *OTHERS])
         assert not [w for w in recwarn if "random numbers" in str(w.message)]
+
+
+def test_a_run_in_a_deleted_working_folder(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert not run(["saliency", innocent], tmp_path / "run").failures
+
+
+def test_a_method_that_deletes_the_working_folder_fails_alone(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+
+    def deletes(model, batch):
+        here.rmdir()
+        return maps(model, batch)
+
+    results = run([deletes, "saliency"], tmp_path / "run")
+    failures = {(f["method"], f["message"].split(",")[0]) for f in results.failures}
+    assert ("deletes", "`deletes` changed the working folder") in failures
+    assert {method for method, _ in failures} == {"deletes"}

@@ -74,7 +74,13 @@ def hook_of_all(case):
     return scores(case)
 
 
+def gradient_mode(case):
+    torch.set_grad_enabled(True)
+    return scores(case)
+
+
 HOSTILE = {
+    gradient_mode: "`gradient_mode` changed the gradient mode of torch",
     maps: "`maps` changed `case.attribution`",
     inputs: "`inputs` changed `batch.inputs`",
     inputs_before_asking: "`inputs_before_asking` changed `batch.inputs`",
@@ -276,3 +282,26 @@ def test_random_numbers_that_are_shared_are_named_and_the_same_whatever_ran_befo
             assert values(run([*OTHERS, "draws"])) == first
     finally:
         registry._REGISTERED["protocol"].pop("draws")
+
+
+def test_what_a_protocol_marks_for_gradients_reaches_no_other(registered):
+    seen_marks = []
+
+    def marks(case):
+        case.attribution.requires_grad_(True)
+        case.clean.logit.requires_grad_(True)
+        return scores(case)
+
+    def looks(case):
+        seen_marks.append(case.attribution.requires_grad or case.clean.logit.requires_grad)
+        return scores(case)
+
+    for function in (marks, looks):
+        assay.protocol(function.__name__, metric="m")(function)
+    try:
+        run(["marks", "looks"])
+    finally:
+        for function in (marks, looks):
+            registry._REGISTERED["protocol"].pop(function.__name__)
+    assert seen_marks
+    assert not any(seen_marks)

@@ -11,7 +11,7 @@ from assay.progress import slow_bar
 from assay.store.data_facts import data_facts
 
 CHUNK = 1 << 22  # bytes read at a time
-RECENT = 2 * 10**9  # nanoseconds: clocks of file systems may miss a second change in this time
+RECENT = 60 * 10**9  # nanoseconds: writes to a mapped file change its time only now and then
 
 
 class FileState(NamedTuple):

@@ -84,8 +84,8 @@ class Guard:
             self.drawn[label] = drawn
             warn(
                 f"`{label}` uses {' and '.join(drawn)}, which all methods share. Draw with "
-                f"`batch.draw(purpose, shape)`: then the {result} of a sample does not depend on "
-                f"the other samples. The shared numbers were seeded before it and are set back.",
+                f"`batch.draw(purpose, shape)`: then its {result}s do not depend on what else "
+                f"runs. The shared numbers were seeded before it and are set back.",
                 SharedNumbersWarning,
             )
 
@@ -121,7 +121,15 @@ def _default_device(device: torch.device) -> None:
 
 
 def _working_folder() -> str:
-    return os.getcwd() if os.path.exists(".") else ""
+    try:
+        return os.getcwd()
+    except OSError:  # it was deleted
+        return ""
+
+
+def _return_to(folder: str) -> None:
+    with contextlib.suppress(OSError):  # it was deleted, before or meanwhile
+        os.chdir(folder)
 
 
 _CUDNN: Any = torch.backends.cudnn
@@ -134,7 +142,8 @@ PROCESS: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         torch.are_deterministic_algorithms_enabled,
         torch.use_deterministic_algorithms,
     ),
-    "the working folder": (_working_folder, os.chdir),
+    "the working folder": (_working_folder, _return_to),
+    "the gradient mode of torch": (torch.is_grad_enabled, torch.set_grad_enabled),
     **{
         f"the autocast mode of torch on {device}": (
             partial(torch.is_autocast_enabled, device),

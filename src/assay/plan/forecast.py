@@ -112,7 +112,8 @@ def forecast(
     over the data. With `users=False` no code of users runs here, and its cost is unknown.
 
     Raises:
-        InputError: The options of a protocol do not fit the data.
+        InputError: The options of a protocol do not fit the data, as far as the rehearsed samples
+            and protocols show it.
         PrerequisiteError: A fill lacks a prerequisite. Nothing has been computed yet.
     """
     plan = finished.plan

@@ -84,7 +84,13 @@ def run_protocol(protocol: Choice, case: Case, engine: Engine | None) -> object:
         engine.model, case.batch, label, numbers=True, result="score", more=list(_held(case))
     )
     with engine.lent(label, "score"), watched:
-        lent = replace(case, batch=case.batch.aliased())
+        clean = {part.name: getattr(case.clean, part.name).detach() for part in fields(case.clean)}
+        lent = replace(
+            case,
+            batch=case.batch.aliased(),
+            attribution=case.attribution.detach(),
+            clean=replace(case.clean, **clean),
+        )
         return protocol.plugin.function(lent, **protocol.options)
 
 

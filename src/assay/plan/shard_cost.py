@@ -116,7 +116,8 @@ def rehearse(
 ) -> ShardCost:
     """The cost of a shard from its first samples. Wrong input is found before the run begins.
 
-    With `users=False` no code of users runs: it may hang, or end the process.
+    With `users=False` no code of users runs: it may hang, or end the process. What it finds wrong
+    fails its cells during the run.
     """
     plan = finished.plan
     unexplained, unpromised = _unexplained(finished, shard, missing)
@@ -164,6 +165,8 @@ def rehearse(
             parts.append(PromiseCheck(method.label, promise_passes(method)))
         if not missing.protocols[method.label]:
             continue
+        if closed and method.label not in unexplained:  # protocols may explain again
+            parts.append(Uncounted(method.label))
         count = None if closed else partial(explain, method)
         case = _made_up_case(engine, method, count, _free_partners(plan, shard))
         for protocol in missing.protocols[method.label]:
@@ -184,8 +187,9 @@ def check_given_maps(plan: Plan, shard: Shard, missing: MissingCells) -> None:
         batch = plan.batch(shard, shard.samples[:1])
         inputs = batch.inputs.expand(len(shard.samples), *batch.inputs.shape[1:])
         whole = replace(batch, ids=shard.samples, inputs=inputs)
+        model = _without_network(plan.models[shard.model])
         for method in given:
-            _try(partial(attribute, plan.models[shard.model], whole, method))
+            _try(partial(attribute, model, whole, method))
 
 
 def _applicable(plan: Plan, shard: Shard, missing: MissingCells) -> Iterator[Choice]:
@@ -243,7 +247,12 @@ def _rehearsed_model(plan: Plan, shard: Shard, batch: Batch, methods: Sequence[C
     )
     if needs_layer or shard.model in plan.networks.prepared:
         return plan.ready(shard, batch).model
-    return replace(plan.models[shard.model], observed=Observation(outputs=0, binary=False))
+    return _without_network(plan.models[shard.model])
+
+
+def _without_network(model: Model) -> Model:
+    """A model whose network does not run to see its outputs."""
+    return replace(model, observed=Observation(outputs=0, binary=False))
 
 
 def _try(rehearse: Callable[[], object]) -> bool:

@@ -90,6 +90,11 @@ def code_identity(source: object) -> str:
         return f"process {os.getpid()} object {id(source)}"
 
 
+def lasts(text: str) -> bool:
+    """Whether identities in a text mean the same in other processes."""
+    return re.search(r"\bprocess \d+ object \d+", text) is None
+
+
 def class_identity(kind: type) -> str:
     """Identify a class by its code, its bases, and what these use from their modules.
 

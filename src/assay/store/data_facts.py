@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Self
 
+from assay.plugins.identity import lasts
 from assay.store.files import Store
 from assay.store.json_records import StoredObject
 
@@ -46,10 +47,15 @@ class DataFacts:
         Raises:
             CannotWrite: The folder cannot be written to.
         """
-        facts = {part: getattr(self, part) for part in PARTS}
+        facts = {part: _lasting(getattr(self, part)) for part in PARTS}
         known = any(facts.values()) or store.path(FILE).exists()
         if known and facts != _stored(store):
             store.write_json(store.path(FILE), facts)
+
+
+def _lasting(facts: dict[str, object]) -> dict[str, object]:
+    """The facts that hold in other processes: those of objects without an identity do not."""
+    return {key: value for key, value in facts.items() if lasts(key)}
 
 
 def are_damaged(store: Store) -> bool:
