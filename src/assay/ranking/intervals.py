@@ -37,12 +37,21 @@ from assay.ranking.resampling import (
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its interval, and the number of groups behind it."""
+    """A mean with its interval, and the number of groups behind it.
+
+    Attributes:
+        mean: The mean, or another number of the samples.
+        low: Lower end, NaN where there is no interval.
+        high: Upper end.
+        n_groups: Number of groups.
+        has_level: Whether the interval covers the true number as often as its level says.
+    """
 
     mean: float
     low: float
     high: float
     n_groups: int
+    has_level: bool = True
 
     def within(self, least: float, most: float) -> Interval:
         """Give the part of the interval that lies between two limits.
