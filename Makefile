@@ -44,7 +44,7 @@ scale: .venv/dev
 long-run: .venv/dev
 	$(BIN)/python -m benchmarks.long_run $(SIZE)
 
-# How often ranks separate equal methods and intervals cover, by simulation: about 15 minutes.
+# How often ranks separate equal methods and intervals cover, by simulation: half an hour.
 RUNS ?= 4000
 simulate: .venv/dev
 	$(BIN)/python -m benchmarks.simulate_ranking --runs $(RUNS)

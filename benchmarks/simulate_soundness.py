@@ -32,7 +32,7 @@ RISES: dict[str, tuple[Callable[[Floats], Floats], float]] = {
 def main() -> None:
     """Print a row per rise and number of images."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=200, help="simulated sets of each row")
+    parser.add_argument("--runs", type=int, default=100, help="simulated sets of each row")
     runs = parser.parse_args().runs
     print(f"\n{runs} sets a row, {RESAMPLES} resamples. Family: sets in which any of 6 pairs of 4")
     print("equal methods is resolved.\n")
