@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value roar leakage scale long-run docs gallery rooms counts listing lint clean
+.PHONY: demo test test-slow bench cifar value roar leakage scale long-run simulate docs gallery rooms counts listing lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -43,6 +43,12 @@ scale: .venv/dev
 # What a long run spends besides its passes: `make long-run SIZE="--samples 20000 50000"`.
 long-run: .venv/dev
 	$(BIN)/python -m benchmarks.long_run $(SIZE)
+
+# How often ranks separate equal methods and intervals cover, by simulation: half an hour.
+RUNS ?= 4000
+simulate: .venv/dev
+	$(BIN)/python -m benchmarks.simulate_ranking --runs $(RUNS)
+	$(BIN)/python -m benchmarks.simulate_soundness
 
 docs: .venv/dev
 	$(BIN)/mkdocs build --strict

@@ -215,7 +215,7 @@ def test_ones_own_protocol_is_ranked_by_its_replicates(exam, own_protocol):
         """A number per method and replicate, the same for all samples up to little noise."""
         batch = trial.batch()
         maps = int(trial.maps().double().sum().item() * 1000) % 1000
-        little = 0.01 * batch.draw("little", (1,)).double().flatten()
+        little = 0.01 * batch.draw(f"little {maps}", (1,)).double().flatten()
         seeds = [torch.Generator().manual_seed(1000 * maps + i) for i in range(draws)]
         each = {
             f"draw_{i}": 0.9 * torch.rand(1, generator=seed).double() + little

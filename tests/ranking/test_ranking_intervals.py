@@ -127,11 +127,13 @@ def test_scaling_and_group_names() -> None:
     assert_allclose(other, ends(values, groups), atol=0.05)
 
 
-def test_constant_scores_give_a_point() -> None:
-    for value in (0.0, 0.1, -1e6):
+def test_constant_scores_have_no_interval() -> None:
+    """They do not show how much scores can differ."""
+    for value in (0.0, 0.1, 1.0, -1e6):
         found = mean_interval(np.full(12, value))
-        assert_allclose([found.mean, found.low, found.high], value)
-        assert found.low == found.high
+        assert found.mean == pytest.approx(value)
+        assert np.isnan([found.low, found.high]).all()
+        assert found.n_groups == 12
 
 
 def test_one_group_has_no_interval() -> None:

@@ -347,7 +347,7 @@ def test_set_level_protocol_adds_no_group_to_the_overall_order() -> None:
 
 def test_no_interval_leaves_the_range_of_a_score() -> None:
     """Nearly all samples score 1: the whole interval would end beyond it."""
-    values = {"gradcam": np.r_[0.0, 0.5, np.ones(8)], "random": np.r_[np.zeros(9), 1.0]}
+    values = {"gradcam": np.r_[0.0, 0.5, np.ones(8)], "random": np.r_[np.zeros(8), 0.5, 1.0]}
     free, bound = rank(several(values)), rank(several(values), ranges={"deletion": (0.0, 1.0)})
     lines, whole = by_method(bound), by_method(free)
     assert whole["gradcam"]["high"] > 1

@@ -5,6 +5,9 @@ rows serve `morf`, `abpc`, `deletion` and `accuracy_morf`, the least-relevant-fi
 `abpc`, `insertion` and `accuracy_lerf`. Insertion is the least-relevant-first curve read from its
 other end. `incremental_deletion`, `comprehensiveness` and `sufficiency`, in files of their own, use
 rows of the same kind.
+
+The x of a stored curve is the stated share, the same for all samples. Only whole units can be
+removed, so a sample's own share differs by up to half a unit. Areas are over the own shares.
 """
 
 from collections.abc import Sequence
@@ -18,8 +21,8 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
+from assay.protocols.areas import area, own_shares
 from assay.protocols.table_one import ACCURACIES, OUTPUTS
-from assay.ranking import arithmetic
 from assay.removal import FillChoice
 from assay.types import Case, Response, Scores
 from assay.units.absent import above, below, by_rank
@@ -45,9 +48,9 @@ def curve(
     """The model's responses while units are removed in the order of the map.
 
     `steps` is a number of equal steps, or the removed shares themselves, rising from 0 to 1.
-    `exact` removes exactly that share, with equal values in seeded random order. `m4` removes the
-    units strictly beyond the percentile, as the M4 benchmark does: tied values are removed together
-    or never.
+    `exact` removes that share, to the nearest unit, with equal values in seeded random order. `m4`
+    removes the units strictly beyond the percentile, as the M4 benchmark does: tied values are
+    removed together or never.
     """
     shares = removed_shares(steps)
     if variant == "exact":
@@ -111,11 +114,6 @@ def removed_shares(steps: Steps) -> list[float]:
     return shares
 
 
-def area(values: Tensor, x: Tensor) -> Tensor:  # [B, K], [K] -> [B]
-    """The area under curves by the trapezoid rule, per unit of x."""
-    return torch.from_numpy(arithmetic.area(values.double().cpu().numpy(), x.numpy()))
-
-
 def _drop(
     case: Case,
     order: Order,
@@ -159,8 +157,8 @@ def morf(
     Differs from the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes the
     units strictly beyond a percentile, so tied values are removed together or never; that is
     `{morf: {variant: m4, steps: 100, fill: grey}}` with `target: predicted`, on images. Here
-    exactly the stated share is removed, and equal values are ordered by a seeded random draw. Samek
-    et al. replace regions of 9 x 9 pixels by uniform noise.
+    the stated share is removed, to the nearest unit, and equal values are in seeded random order.
+    Samek et al. replace regions of 9 x 9 pixels by uniform noise.
     """
     return _drop(case, "most_relevant_first", output, units, steps, fill, variant)[1]
 
@@ -193,8 +191,8 @@ def lerf(
     Differs from the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes the
     units strictly beyond a percentile, so tied values are removed together or never; that is
     `{lerf: {variant: m4, steps: 100, fill: grey}}` with `target: predicted`, on images. Here
-    exactly the stated share is removed, and equal values are ordered by a seeded random draw. M4's
-    rows also lag one step behind those of `morf`; the variant keeps that.
+    the stated share is removed, to the nearest unit, and equal values are in seeded random order.
+    M4's rows also lag one step behind those of `morf`; the variant keeps that.
     """
     return _drop(case, "least_relevant_first", output, units, steps, fill, variant)[1]
 
@@ -227,9 +225,9 @@ def abpc(
     Differs from the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes the
     units strictly beyond a percentile, so tied values are removed together or never; that is
     `{abpc: {variant: m4, steps: 100, fill: grey}}` with `target: predicted`, on images. Here
-    exactly the stated share is removed, and equal values are ordered by a seeded random draw. Under
-    the variant a random map scores about (p_0 - p_end) / (steps + 1), not 0, because one curve lags
-    one step behind the other.
+    the stated share is removed, to the nearest unit, and equal values are in seeded random order.
+    Under the variant a random map scores about (p_0 - p_end) / (steps + 1), not 0, because one
+    curve lags one step behind the other.
     """
     most, first = _drop(case, "most_relevant_first", output, units, steps, fill, variant)
     least, last = _drop(case, "least_relevant_first", output, units, steps, fill, variant)
@@ -238,6 +236,7 @@ def abpc(
 
 @protocol(
     "deletion",
+    version=2,
     properties=OUTPUTS,
     higher_is_better=False,
     range=(0, 1),
@@ -258,7 +257,7 @@ def deletion(
 ) -> Scores:
     """Area under the target's probability while the most relevant units are removed first.
 
-    Formula: the area under p_k over the share removed, by the trapezoid rule.
+    Formula: the area under p_k over the share of the sample's units removed, by the trapezoid rule.
 
     Differs from the paper: the paper removes 224 pixels at a time from images of 224 x 224 pixels,
     here there are 20 steps of 5 %; the fill is zero in both. The paper explains the predicted
@@ -266,11 +265,13 @@ def deletion(
     """
     answers, x = curve(case, "most_relevant_first", units, steps, fill)
     values = answers.output(output).double()
-    return Scores(area(values, x), {output: values}, x)
+    absent = own_shares(case, units, x.tolist(), descending=True)
+    return Scores(area(values, absent), {output: values}, x)
 
 
 @protocol(
     "insertion",
+    version=2,
     properties=OUTPUTS,
     higher_is_better=True,
     range=(0, 1),
@@ -292,7 +293,7 @@ def insertion(
 ) -> Scores:
     """Area under the target's probability while the most relevant units are inserted first.
 
-    Formula: the area under p_k over the share inserted, by the trapezoid rule.
+    Formula: the area under p_k over the share of the sample's units inserted, by trapezoids.
 
     Differs from the paper: the paper begins with a blurred image (11 taps, sigma 5), here every
     curve has the same default fill, so the rows are those of `lerf` read from the other end; `fill:
@@ -302,8 +303,8 @@ def insertion(
     backwards = tuple(1 - s for s in reversed(removed)) if not isinstance(steps, int) else steps
     answers, x = curve(case, "least_relevant_first", units, backwards, fill)
     values = answers.output(output).double().flip(1)
-    inserted = (1 - x).flip(0)
-    return Scores(area(values, inserted), {output: values}, inserted)
+    present = (1 - own_shares(case, units, x.tolist(), descending=False)).flip(1)
+    return Scores(area(values, present), {output: values}, (1 - x).flip(0))
 
 
 def correct(case: Case, answers: Response) -> Tensor:  # [B, K]
@@ -322,11 +323,14 @@ def _accuracy(
 ) -> Scores:
     answers, x = curve(case, order, units, steps, fill)
     right = correct(case, answers)
-    return Scores(area(right, x), {"correct": right}, x)
+    first = order == "most_relevant_first"
+    absent = own_shares(case, units, x.tolist(), descending=first)
+    return Scores(area(right, absent), {"correct": right}, x)
 
 
 @protocol(
     "accuracy_morf",
+    version=2,
     properties=ACCURACIES,
     higher_is_better=False,
     range=(0, 1),
@@ -347,8 +351,8 @@ def accuracy_morf(
 ) -> Scores:
     """Area under the accuracy while the most relevant units are removed first.
 
-    Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
-    mean over samples is the area under the accuracy.
+    Formula: the area under [predicted_k = label] over the share of the sample's units removed, by
+    the trapezoid rule.
 
     Differs from the paper: steps and fill are the defaults of all curves here; we do not know which
     ones the paper used.
@@ -358,6 +362,7 @@ def accuracy_morf(
 
 @protocol(
     "accuracy_lerf",
+    version=2,
     properties=ACCURACIES,
     higher_is_better=True,
     range=(0, 1),
@@ -378,8 +383,8 @@ def accuracy_lerf(
 ) -> Scores:
     """Area under the accuracy while the least relevant units are removed first.
 
-    Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
-    mean over samples is the area under the accuracy.
+    Formula: the area under [predicted_k = label] over the share of the sample's units removed, by
+    the trapezoid rule.
 
     Differs from the paper: steps and fill are the defaults of all curves here; we do not know which
     ones the paper used.

@@ -9,7 +9,8 @@ from typing import Literal
 import torch
 
 from assay.plugins.registry import protocol
-from assay.protocols.curves import Order, Steps, area, correct, curve, ranked
+from assay.protocols.areas import area, own_shares
+from assay.protocols.curves import Order, Steps, correct, curve, ranked
 from assay.protocols.table_one import ACCURACIES
 from assay.removal import FillChoice
 from assay.types import Case, Scores
@@ -29,23 +30,28 @@ def _road(
     units: UnitsChoice,
     variant: RoadVariant,
 ) -> Scores:
+    first = order == "most_relevant_first"
     if variant == "exact":
         answers, x = curve(case, order, units, steps, fill)
+        own = own_shares(case, units, x.tolist(), descending=first)
     else:
         x = torch.tensor(AUTHORS_SHARES, dtype=torch.float64)
-        removed = x if order == "most_relevant_first" else 1 - x
-        answers = ranked(case, order, units, removed.tolist(), fill)
+        removed = (x if first else 1 - x).tolist()
+        answers = ranked(case, order, units, removed, fill)
+        own = own_shares(case, units, removed, descending=first)
+        own = own if first else 1 - own
     right, probability = correct(case, answers), answers.probability.double()
     return Scores(
-        area(right, x),
+        area(right, own),
         {"correct": right, "probability": probability},
         x,
-        {"probability_area": area(probability, x)},
+        {"probability_area": area(probability, own)},
     )
 
 
 @protocol(
     "road_morf",
+    version=2,
     properties=ACCURACIES,
     higher_is_better=False,
     range=(0, 1),
@@ -67,21 +73,21 @@ def road_morf(
 ) -> Scores:
     """Area under the accuracy while the most relevant pixels are removed first and imputed.
 
-    Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
-    mean over samples is the area under the accuracy. `probability_area` is the area under the
-    target's probability.
+    Formula: the area under [predicted_k = label] over the share of the sample's units removed, by
+    the trapezoid rule. `probability_area` is the area under the target's probability.
 
     Differs from the paper: the paper compares whole curves at 10, 20, 30, 40, 50, 70 and 90 %,
-    which is `variant: road`, and defines no area. Here exactly the stated share is removed, with
-    equal values in seeded random order; the paper adds noise of 1e-4 to the map, which also
-    reorders values that differ by less. The noise field of a sample is the same at every share and
-    for every method.
+    which is `variant: road`, and defines no area. Here the stated share is removed, to the nearest
+    unit, with equal values in seeded random order; the paper adds noise of 1e-4 to the map, which
+    also reorders values that differ by less. The noise field of a sample is the same at every share
+    and for every method.
     """
     return _road(case, "most_relevant_first", steps, fill, units, variant)
 
 
 @protocol(
     "road_lerf",
+    version=2,
     properties=ACCURACIES,
     higher_is_better=True,
     range=(0, 1),
@@ -104,9 +110,8 @@ def road_lerf(
 ) -> Scores:
     """Area under the accuracy while the least relevant pixels are removed first and imputed.
 
-    Formula: the area under [predicted_k = label] over the share removed, by the trapezoid rule; its
-    mean over samples is the area under the accuracy. `probability_area` is the area under the
-    target's probability.
+    Formula: the area under [predicted_k = label] over the share of the sample's units removed, by
+    the trapezoid rule. `probability_area` is the area under the target's probability.
 
     Differs from the paper: the paper's axis is the share *kept*, at 10, 20, 30, 40, 50, 70 and 90
     %, which is `variant: road`; here it is the share removed, as in every curve. Ties and noise are

@@ -44,9 +44,9 @@ def spearman(attributed: Array, measured: Array, valid: Array | None = None) -> 
     )
 
 
-def area(values: Array, x: Array) -> Array:  # [B, K], [K] -> [B]
-    """The area under a curve by the trapezoid rule, per unit of x."""
-    total: Array = np.asarray(np.trapezoid(values, x, axis=-1) / (x[-1] - x[0]))
+def area(values: Array, x: Array) -> Array:  # [B, K], [K] or [B, K] -> [B]
+    """The area under curves by the trapezoid rule, per unit of x, which may be each row's own."""
+    total: Array = np.asarray(np.trapezoid(values, x, axis=-1) / (x[..., -1] - x[..., 0]))
     return total
 
 

@@ -16,6 +16,7 @@ from assay.ranking.intervals import (
     mean_interval_each,
     paired_differences,
 )
+from assay.ranking.proportions import Flags, constant_ends, zero_or_one
 from assay.ranking.replicates import (
     Replicates,
     differences_over_replicates,
@@ -184,7 +185,8 @@ class Block:
         means = [scores for scores in several if scores.outcome is None]
         by_method: dict[str, Interval] = {}
         if means:
-            made = mean_interval_each(self.matrix(means, rows), groups, **options)
+            values = self.matrix(means, rows)
+            made = mean_interval_each(values, groups, **options, binary=self.shares(values))
             by_method = {s.method: one for s, one in zip(means, made, strict=True)}
         for scores in means:
             repeated = self.replicate_means([scores], rows)
@@ -240,7 +242,17 @@ class Block:
                 made[place] = interval_over_replicates(
                     made[place], means[:, 0] - means[:, 1], level_of(options)
                 )
+            elif math.isnan(made[place].low) and made[place].n_groups > 1:
+                made[place] = self._constant_gap(made[place], options)
         return made
+
+    def _constant_gap(self, gap: Interval, options: BootstrapOptions) -> Interval:
+        """Give the interval of a difference that is the same in all groups."""
+        if gap.mean == 0:
+            return replace(gap, low=0.0, high=0.0)
+        mean, level = np.array([gap.mean]), level_of(options)
+        low, high = constant_ends(mean, self._width, gap.n_groups, level, 1)
+        return replace(gap, low=float(low[0]), high=float(high[0]))
 
     def _gap_of_sets(
         self, pair: Sequence[MethodScores], rows: Places, options: BootstrapOptions
@@ -259,8 +271,9 @@ class Block:
         """Compare all pairs of methods on the common samples."""
         groups = self._group_numbers[self.common]
         if not self.judges_sets:
-            differences = paired_differences(self.matrix(methods), groups, **options)
             means = self.replicate_means(methods, self.common)
+            width = self._width if means is None else None
+            differences = paired_differences(self.matrix(methods), groups, **options, width=width)
             if means is not None:
                 differences = differences_over_replicates(differences, means, level_of(options))
         else:
@@ -292,8 +305,25 @@ class Block:
 
     @property
     def _width(self) -> float:
+        """The largest difference between two scores."""
         least, most = self.range
-        return most - least
+        return 1.0 if math.isinf(most - least) and self._is_binary else most - least
+
+    def shares(self, values: Floats) -> Flags:
+        """Tell which columns of scores [n, m] are 0 or 1, as all scores of a share are.
+
+        A score with another range, such as a correlation, may be 0 or 1 on all samples by chance.
+        """
+        if self.range == (0, 1) or (math.isinf(max(self.range)) and self._is_binary):
+            return zero_or_one(values)
+        return np.zeros(values.shape[1], np.bool_)
+
+    @functools.cached_property
+    def _is_binary(self) -> bool:
+        """Whether the scores are 0 or 1 for all methods, and both occur."""
+        known = [scores.column[scores.rows] for scores in self.methods if len(scores)]
+        numbers = [np.unique(column) for column in known if zero_or_one(column[:, None]).all()]
+        return len(numbers) == len(known) and len(np.unique(np.concatenate([*numbers, []]))) == 2
 
     def statistic(self, methods: Sequence[MethodScores], rows: Places) -> SetScores:
         """Give the function from weights of samples [b, n] to the methods' scores [b, m]."""

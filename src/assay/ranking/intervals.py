@@ -1,4 +1,7 @@
-"""Intervals of a mean and of all paired differences, by the studentised cluster bootstrap."""
+"""Intervals of a mean and of all paired differences, by the studentised cluster bootstrap.
+
+Scores that are 0 or 1 have intervals of shares; see `assay.ranking.proportions`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ from assay.ranking.deviations import (
     studentised,
     unless_rounding,
 )
+from assay.ranking.proportions import Flags, constant_ends, share_ends
 from assay.ranking.resampling import (
+    BootstrapOptions,
     Codes,
     Floats,
     GroupedRows,
@@ -32,12 +37,21 @@ from assay.ranking.resampling import (
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its interval, and the number of groups behind it."""
+    """A mean with its interval, and the number of groups behind it.
+
+    Attributes:
+        mean: The mean, or another number of the samples.
+        low: Lower end, NaN where there is no interval.
+        high: Upper end.
+        n_groups: Number of groups.
+        has_level: Whether the interval covers the true number as often as its level says.
+    """
 
     mean: float
     low: float
     high: float
     n_groups: int
+    has_level: bool = True
 
     def within(self, least: float, most: float) -> Interval:
         """Give the part of the interval that lies between two limits.
@@ -96,6 +110,7 @@ def mean_interval(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    binary: bool = False,
 ) -> Interval:
     """Give the mean over samples with its equal-tailed bootstrap-t interval.
 
@@ -103,7 +118,8 @@ def mean_interval(
     samples. Tails are equal, not symmetric: for skewed scores the longer arm is on the side of the
     long tail. With 10 samples only equal tails keep their level. Where many resamples have no
     variance (few distinct values, fewer than about 4 groups), a tail is unknown. It is then at
-    least as long as Student's.
+    least as long as Student's. Constant scores do not show how much scores can differ, so there is
+    no interval, unless they are 0 or 1.
 
     Args:
         values: Scores, one per sample.
@@ -111,12 +127,14 @@ def mean_interval(
         level: Nominal coverage.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
+        binary: Whether scores are 0 or 1, so that the mean is a share: then `share_ends`.
 
     Returns:
-        The interval; its ends are NaN for a single group and equal the mean for constant scores.
+        The interval; its ends are NaN for a single group and for constant scores.
     """
-    scores = _finite(values, ndim=1)[:, None]
-    return mean_intervals(scores, groups, level=level, resamples=resamples, seed=seed)[0]
+    scores, flags = _finite(values, ndim=1)[:, None], np.array([binary])
+    options = BootstrapOptions(level=level, resamples=resamples, seed=seed)
+    return mean_intervals(scores, groups, **options, binary=flags)[0]
 
 
 def mean_intervals(
@@ -126,12 +144,13 @@ def mean_intervals(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    binary: Flags | None = None,
 ) -> list[Interval]:
     """Give `mean_interval` of each column of `values` [n, m], from common resamples."""
     scores = _finite(values, ndim=2)
     check_bootstrap(level, resamples)
     part = _centred(scores, grouped_rows(groups, len(scores)))
-    return _intervals([part], level, resamples, seed)
+    return _intervals([part], level, resamples, seed, binary)
 
 
 def mean_interval_each(
@@ -141,6 +160,7 @@ def mean_interval_each(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    binary: Flags | None = None,
 ) -> list[Interval]:
     """Give `mean_interval` of each column of `values` [n, m], as if it were alone.
 
@@ -151,7 +171,7 @@ def mean_interval_each(
     check_bootstrap(level, resamples)
     grouped = grouped_rows(groups, len(scores))
     parts = [_centred(scores[:, [column]], grouped) for column in range(scores.shape[1])]
-    return _intervals(parts, level, resamples, seed)
+    return _intervals(parts, level, resamples, seed, binary)
 
 
 def paired_differences(
@@ -161,6 +181,7 @@ def paired_differences(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    width: float | None = None,
 ) -> PairedDifferences:
     """Compare all pairs of methods with intervals that hold for all pairs at once.
 
@@ -178,6 +199,9 @@ def paired_differences(
         level: Nominal coverage of the whole family.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
+        width: The largest difference that the range of a score allows. With it, a difference that
+            is the same in all groups, and not 0, has the interval of `constant_ends`: its variance
+            is unknown. Without it, its interval is a point.
 
     Returns:
         The differences [m, m]. Identical columns differ by 0 within [0, 0]; with a single group
@@ -207,6 +231,8 @@ def paired_differences(
         error = standard_error(deviations, sizes)
         half = _largest_t(deviations[:, error > 0], sizes, level, resamples, seed) * error
         low, high = mean - half, mean + half
+    if width is not None and n_groups >= 2 and (flat := (error == 0) & (mean != 0)).any():
+        low[flat], high[flat] = constant_ends(mean[flat], width, n_groups, level, len(first))
     return PairedDifferences.of_pairs(mean, low, high, n_groups)
 
 
@@ -230,7 +256,7 @@ def _centred(scores: Floats, grouped: GroupedRows) -> _Centred:
 
 
 def _intervals(
-    parts: Sequence[_Centred], level: float, resamples: int, seed: int
+    parts: Sequence[_Centred], level: float, resamples: int, seed: int, binary: Flags | None
 ) -> list[Interval]:
     """Give the interval of each column of each part; the parts have the same groups."""
     means = np.concatenate([part.means for part in parts])
@@ -239,9 +265,13 @@ def _intervals(
     if n_groups < 2:
         return [Interval(float(mean), np.nan, np.nan, n_groups) for mean in means]
     errors = np.concatenate([part.errors for part in parts])
-    moving = np.flatnonzero(errors)
-    ends = np.stack([means, means], axis=1)
-    deviations = [part.deviations[:, np.flatnonzero(part.errors)] for part in parts]
+    shares = np.zeros(len(means), np.bool_) if binary is None else binary
+    ends = np.full((len(means), 2), np.nan)
+    ends[shares] = share_ends(means[shares], errors[shares], sizes, level)
+    chosen = ~shares & (errors > 0)
+    moving = np.flatnonzero(chosen)
+    own = np.split(chosen, np.cumsum([len(part.means) for part in parts])[:-1])
+    deviations = [p.deviations[:, columns] for p, columns in zip(parts, own, strict=True)]
     deviations = [columns for columns in deviations if columns.shape[1]]
     if deviations:
         if (combined := combined_groups(n_groups)) is not None:

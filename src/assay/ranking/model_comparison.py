@@ -140,7 +140,8 @@ def method_rows(
     intervals: dict[str, Bounded] = {}
     for of in together.values():
         rows = of[0].rows
-        made = mean_intervals(block.matrix(of, rows), block.groups_numbered(rows), **options)
+        values, groups = block.matrix(of, rows), block.groups_numbered(rows)
+        made = mean_intervals(values, groups, **options, binary=block.shares(values))
         for scores, interval in zip(of, made, strict=True):
             intervals[scores.method] = _bounded(interval.within(*block.range), len(rows))
     lines = []
@@ -198,14 +199,15 @@ class _Work:
 
     def _intervals(self, values: Floats) -> list[Interval]:
         """The interval of each column of chosen scores [n, m]."""
-        made = mean_intervals(values, self._groups, **self.options)
+        shares = self._block.shares(values)
+        made = mean_intervals(values, self._groups, **self.options, binary=shares)
         return [one.widened(self._width).within(*self._block.range) for one in made]
 
     @functools.cached_property
     def differences(self) -> PairedDifferences:
         """All models compared in pairs, on the same samples."""
         least, most = self._block.range
-        paired = paired_differences(self._values, self._groups, **self.options)
+        paired = paired_differences(self._values, self._groups, **self.options, width=most - least)
         return paired.widened(self._width).within(most - least)
 
     def model_rows(self) -> list[ModelRow]:

@@ -64,6 +64,8 @@ def interval_over_replicates(samples: Interval, means: Floats, level: float) -> 
     """
     if len(means) < 2:
         return replace(samples, low=math.nan, high=math.nan)
+    if math.isnan(samples.low) and samples.n_groups > 1:  # all samples agree
+        samples = replace(samples, low=samples.mean, high=samples.mean)
     return over_samples_and_replicates(samples, spread_over_replicates(means), level)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from assay.ranking.blocks import Block, MethodScores
 from assay.ranking.intervals import Interval, PairedDifferences
 from assay.ranking.orders import resolved, tied_ranks
-from assay.ranking.resampling import BootstrapOptions, Floats
+from assay.ranking.resampling import BootstrapOptions, Floats, level_of
 from assay.store import SettingKey
 
 PublicRow = dict[str, Any]  # a row as users read it: `row["method"]`
@@ -57,6 +57,8 @@ class BoardRow:
         best_control: Label of the best control of the floor.
         below_control: Whether the mean is worse than that control's; None for controls.
         clearly_below: Whether the interval of the difference says so too.
+        level: Nominal coverage of `low` to `high`; None where there is no interval, or where the
+            true coverage of the interval is unknown.
     """
 
     dataset: str
@@ -89,6 +91,12 @@ class BoardRow:
     best_control: str | None = None
     below_control: bool | None = None
     clearly_below: bool | None = None
+    level: float | None = None
+
+    @property
+    def without_level(self) -> bool:
+        """Whether there is an interval of unknown coverage."""
+        return self.low is not None and self.level is None
 
     @property
     def setting(self) -> SettingKey:
@@ -123,7 +131,10 @@ def block_rows(
     """
     intervals = block.intervals(options)
     rows = {
-        scores.method: _unranked(block, scores, controls, intervals.get(scores.method))
+        scores.method: replace(
+            _unranked(block, scores, controls, intervals.get(scores.method)),
+            level=_level(intervals.get(scores.method), options),
+        )
         for scores in block.methods
     }
     rows |= _ranked(block, rows, options)
@@ -133,6 +144,12 @@ def block_rows(
 def known(value: float) -> float | None:
     """Give None for NaN: what is not known is null in every format."""
     return None if math.isnan(value) else value
+
+
+def _level(interval: Interval | None, options: BootstrapOptions) -> float | None:
+    if interval is None or math.isnan(interval.low) or not interval.has_level:
+        return None
+    return level_of(options)
 
 
 def _best_first(row: BoardRow) -> tuple[bool, float, bool, float, str]:

@@ -45,6 +45,7 @@ SCHEMA = pa.schema(
         ("best_control", pa.string()),
         ("below_control", pa.bool_()),
         ("clearly_below", pa.bool_()),
+        ("level", pa.float64()),
     ]
 )
 
@@ -195,6 +196,8 @@ def _note(row: BoardRow) -> str:
         notes.append(f"clearly below {row.best_control}")
     elif row.below_control:
         notes.append(f"below {row.best_control}, not clearly")
+    if row.without_level:
+        notes.append("interval without a level: too few samples")
     if row.ties_broken is False:
         notes.append("too few samples to rank")
     return ", ".join(notes)

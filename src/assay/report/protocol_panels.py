@@ -133,7 +133,7 @@ def _panel_row(row: BoardRow, spread: RankSpread, other_metrics: str) -> PanelRo
         method=row.method,
         rank=rank_text(row.rank, spread, NOTHING),
         mean=shown(number(row.mean), scale),
-        interval=interval(row.low, row.high),
+        interval=interval(row.low, row.high) + (" (no level)" if row.without_level else ""),
         gap=shown(gap, scale) if math.isfinite(gap) else "",
         gap_interval=interval(row.minus_control_low, row.minus_control_high),
         n=str(row.n),

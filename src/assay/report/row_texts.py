@@ -64,12 +64,20 @@ def marks_of(row: BoardRow) -> tuple[tuple[str, str], ...]:
     return tuple(marks)
 
 
+def _interval(row: BoardRow, low: str, high: str) -> str:
+    if row.low is None:
+        return "no interval: the scores do not vary, or there are too few samples"
+    if row.level is None:
+        return f"interval {low} to {high} without a level: too few samples"
+    return f"{100 * row.level:g} % interval {low} to {high}"
+
+
 def describe(row: BoardRow) -> str:
     """A row in words, for tooltips."""
     mean, low, high = (number(value) for value in (row.mean, row.low, row.high))
     lines = [f"{row.method} under {row.protocol} ({row.metric})"]
     if math.isfinite(mean):
-        lines.append(f"mean {shown(mean)}, 95 % interval {shown(low)} to {shown(high)}")
+        lines.append(f"mean {shown(mean)}, {_interval(row, shown(low), shown(high))}")
     if row.rank is not None:
         lines.append(f"rank {row.rank}")
     if row.best_control and math.isfinite(number(row.minus_control)):

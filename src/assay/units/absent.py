@@ -141,11 +141,8 @@ def by_rank(
     in ascending order leaves what removing the rest in descending order removes.
     """
     fractions = [float(f"{f:.9g}") for f in fractions]  # as in the names of the rows
-    counted = fractions if descending else [float(f"{1 - f:.9g}") for f in fractions]
-    shares = torch.tensor(counted, dtype=torch.float64, device=values.device)
     number = features.valid.sum(1, dtype=torch.int32)[:, None]  # [B, 1]
-    counts = (shares * number + 0.5).floor().int()  # [B, K]
-    counts = counts if descending else number - counts
+    counts = rank_counts(features, fractions, descending=descending)
     rows = tuple("none" if f == 0 else "all" if f == 1 else f"{f:.9g}" for f in fractions)
 
     @functools.cache  # sorted only if some row is not in memory yet
@@ -158,6 +155,15 @@ def by_rank(
         return position()[samples] < counts[samples, rows][:, None]
 
     return Absent(f"rank {'descending' if descending else 'ascending'}", rows, make, values)
+
+
+def rank_counts(features: Features, fractions: Sequence[float], *, descending: bool) -> Tensor:
+    """How many of each sample's units `by_rank` takes: int32 `[B, K]`, to the nearest number."""
+    counted = [float(f"{f if descending else 1 - f:.9g}") for f in fractions]
+    shares = torch.tensor(counted, dtype=torch.float64, device=features.valid.device)
+    number = features.valid.sum(1, dtype=torch.int32)[:, None]  # [B, 1]
+    counts = (shares * number + 0.5).floor().int()
+    return counts if descending else number - counts
 
 
 def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P] int32

@@ -121,6 +121,8 @@ def _with_interval(values: Floats, digits: int = 2) -> str:
     if not len(whole):
         return ""
     ends = mean_interval(whole)
+    if np.isnan(ends.low):  # scores that do not vary
+        return f"{ends.mean:.{digits}f}"
     return f"{ends.mean:.{digits}f} ± {(ends.high - ends.low) / 2:.{digits}f}"
 
 
