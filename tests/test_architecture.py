@@ -46,7 +46,7 @@ ALLOWED = {
     "engine methods training environments",
     "run": "errors progress processes plugins suite store ranking results types models engine "
     "methods training plan",
-    "api": "errors plugins suite store results types data models engine methods plan run",
+    "api": "errors plugins suite store results types data engine methods plan run",
     "answers": "errors plugins suite store ranking report results types data environments "
     "protocols plan run api",
     "conformance": "errors plugins suite store results types data models engine methods "

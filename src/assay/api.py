@@ -3,34 +3,31 @@
 import inspect
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from assay.data.grouping import Groups
 from assay.data.memory import as_dataset
 from assay.engine.engine import Engine
 from assay.errors import InputError, NotApplicable, unknown, warn
-from assay.methods.attribution import attribute, given, other_maps, reduce_map, wrong_shape
-from assay.methods.attributors import attributor, is_attributor, parameters_of
-from assay.models.wrap import layer_name
+from assay.methods.attribution import attribute, given, other_maps
 from assay.plan.applicable import applicable_to_any
 from assay.plan.class_checks import check_classes
 from assay.plan.forecast import Forecast
 from assay.plan.model_choices import Network, check_shared, models_of, one_model
 from assay.plan.plan import Plan
+from assay.plan.python_items import fits_data, listed, method_of, protocol_of
 from assay.plan.repeats import check_repeats
 from assay.plan.resolving import build_one
 from assay.plan.scoring import dealt, score_case, settled
 from assay.plan.trained_on import warn_of_tuned_samples
-from assay.plugins import registry
-from assay.plugins.display_names import take_display_name
-from assay.plugins.option_types import Options
 from assay.plugins.options import refuse_deep
 from assay.results import Results
 from assay.run import dry_run as run_dry
@@ -42,9 +39,8 @@ from assay.store import NOWHERE, CleanAccuracy, Store
 from assay.store.data_facts import DataFacts, knowing
 from assay.suite.defaults import METHODS, MODEL_PROTOCOLS, PROTOCOLS
 from assay.suite.from_options import dataset_item
-from assay.suite.spec import Choice, Spec, choose_one, make_suite
+from assay.suite.spec import Choice, Spec, make_suite
 from assay.types import Case, Dataset, Model, Scores
-from assay.types.dense import dense
 
 Target = int | str  # `label`, `predicted`, or a class by its number or name
 
@@ -62,6 +58,7 @@ def benchmark(
     target: Target = "label",
     limit: int | None = None,
     budget: str | float | None = None,
+    groups: Groups | Literal["none"] | None = None,
     **run_options: Any,
 ) -> Results:
     """Score attribution methods on your model and data.
@@ -84,6 +81,9 @@ def benchmark(
         limit: The largest number of samples.
         budget: A time, `"10min"` or seconds. The run uses fewer samples, then fewer steps and sets,
             until it is expected to fit; the notes of the results list the reductions.
+        groups: What intervals resample together, one label per sample or by its id. By default
+            images and texts that are nearly the same, where `data` is not read from files; `none`
+            searches for none.
         **run_options: `device`, `micro_batch`, `keep_maps`, `progress`, `one_thread`
             (False lets one large network use all cores; True, the default, is faster for most
             networks and equals the command line bit for bit), `workers`.
@@ -94,7 +94,8 @@ def benchmark(
         keep = tempfile.TemporaryDirectory(prefix="assay-")
         out = keep.name
     with knowing(DataFacts.read(Store(out), progress)):
-        spec = _spec(net, data, methods, protocols, seed, target, limit, train)
+        spec = _spec(net, data, methods, protocols, seed, target, limit, train, groups)
+        _say_notes(spec, progress)
         if budget is not None:
             shared = ("workers", "device", "micro_batch", "timeout")
             how = {n: run_options[n] for n in shared if n in run_options}
@@ -108,6 +109,13 @@ def benchmark(
         text = f"{len(cells)} cells failed, see `results.failures`. The first is {cells[0]}"
         warn(text)
     return results
+
+
+def _say_notes(spec: Spec, aloud: bool) -> None:
+    """Print what was found in the data, such as near-duplicates."""
+    for dataset in spec.datasets if aloud else ():
+        if isinstance(dataset, Dataset) and dataset.note:
+            print(f"{dataset.name}: {dataset.note}.", file=sys.stderr)
 
 
 def _say_clean(row: CleanAccuracy, aloud: bool) -> None:
@@ -134,6 +142,7 @@ def dry_run(
     train: object = None,
     target: Target = "label",
     limit: int | None = None,
+    groups: Groups | Literal["none"] | None = None,
     **options: Any,
 ) -> Forecast:
     """The cost of `benchmark` with these arguments: exact forward passes, estimated time.
@@ -142,7 +151,7 @@ def dry_run(
     """
     _check_known(options, run_dry)
     with knowing(DataFacts.read(NOWHERE if out is None else Store(out))):
-        spec = _spec(net, data, methods, protocols, seed, target, limit, train)
+        spec = _spec(net, data, methods, protocols, seed, target, limit, train, groups)
         return run_dry(spec, out, **options)
 
 
@@ -171,9 +180,9 @@ def explain(
     `y` is the class explained for each sample, or None for the predicted one.
     """
     explained = one_model(net)
-    choice = _method(method, options, explained)
+    choice = method_of(method, options, explained)
     # A suite requires a protocol; none is run here.
-    spec = _spec(explained, (X, y), [choice], PROTOCOLS[:1], seed, "label", None)
+    spec = _spec(explained, (X, y), [choice], PROTOCOLS[:1], seed, "label", None, groups="none")
     maps = []
     with _engines(spec) as engines:
         for plan, engine in engines:
@@ -211,7 +220,7 @@ def score(
         raise InputError(
             f"Expected y to be None with dataset `{X.name}`, which has its own labels."
         )
-    chosen = _protocol(protocol, options)
+    chosen = protocol_of(protocol, options)
     if chosen.plugin.scope == "set":
         raise InputError(
             f"Expected a protocol that scores single maps, got `{chosen.label}`, which needs a "
@@ -219,7 +228,7 @@ def score(
         )
     choice = given("maps", maps)
     data = X if isinstance(X, Dataset) else (X, y)
-    spec = _spec(one_model(net), data, [choice], [chosen], seed, "label", None)
+    spec = _spec(one_model(net), data, [choice], [chosen], seed, "label", None, groups="none")
     scores: list[Scores] = []
     with _engines(spec) as engines:
         for plan, engine in engines:
@@ -271,26 +280,27 @@ def _spec(
     target: Target,
     limit: int | None,
     train: object = None,
+    groups: Groups | Literal["none"] | None = None,
 ) -> Spec:
     models = models_of(net)
-    dataset = _dataset(data, models)
+    dataset = _dataset(data, models, groups)
     for model in models:
         _warn_of_another_output(model, dataset)
     models = [replace(model, modality=dataset.modality) for model in models]
     if methods is not None and len(models) > 1:
-        check_shared(_items(methods))
+        check_shared(listed(methods))
     usual = PROTOCOLS + (MODEL_PROTOCOLS if len(models) > 1 else ())
     return make_suite(
         {
             "datasets": [dataset],
-            "train": [] if train is None else [_dataset(train, models)],
+            "train": [] if train is None else [_dataset(train, models, "none")],
             "models": models,
             "methods": applicable_to_any("method", METHODS, models, dataset)
             if methods is None
-            else [_fits(_method(m, {}, models[0]), m, dataset) for m in _items(methods)],
+            else [fits_data(method_of(m, {}, models[0]), m, dataset) for m in listed(methods)],
             "protocols": applicable_to_any("protocol", usual, models, dataset)
             if protocols is None
-            else _items(protocols),
+            else listed(protocols),
             "target": "predicted" if target == "label" and "labels" not in dataset.has else target,
             "seeds": [seed],
             "limit": limit,
@@ -298,10 +308,12 @@ def _spec(
     )
 
 
-def _dataset(data: object, models: Sequence[Model]) -> Dataset:
+def _dataset(
+    data: object, models: Sequence[Model], groups: Groups | Literal["none"] | None
+) -> Dataset:
     if isinstance(data, str | Path):
         dataset: Dataset = build_one("dataset", dataset_item(str(data)))
-        return dataset
+        return as_dataset(dataset, groups=groups)
     tokens = {model.tokens is not None for model in models}
     if len(tokens) > 1:
         names = ", ".join(model.name for model in models if model.tokens is None)
@@ -310,7 +322,7 @@ def _dataset(data: object, models: Sequence[Model]) -> Dataset:
             f"have no tokens. Run them apart."
         )
     embeds = any(isinstance(part, nn.Embedding) for m in models for part in m.net.modules())
-    return as_dataset(data, tokens=tokens.pop(), embeds=embeds)
+    return as_dataset(data, tokens=tokens.pop(), embeds=embeds, groups=groups)
 
 
 def _warn_of_another_output(model: Model, dataset: Dataset) -> None:
@@ -324,67 +336,3 @@ def _warn_of_another_output(model: Model, dataset: Dataset) -> None:
             f"the same network, but another of its outputs is read. Pass "
             f"`env.model, env.dataset`.",
         )
-
-
-def _fits(choice: Choice, item: object, dataset: Dataset) -> Choice:
-    """Reject maps that do not fit the data, before anything is computed."""
-    value = next(iter(item.values())) if isinstance(item, Mapping) and len(item) == 1 else None
-    if isinstance(value, Tensor) or hasattr(value, "__array__"):
-        maps = dense(value, f"maps `{choice.label}`")
-        if len(maps) != len(dataset.ids):
-            raise InputError(
-                f"Expected `{choice.label}` to hold a map for each of {len(dataset.ids)} samples, "
-                f"got {len(maps)}."
-            )
-        if dataset.modality != "text":  # the model determines the length of texts
-            first = dataset.batch(dataset.ids[:1])
-            try:
-                reduce_map(maps[:1], first, choice.label)
-            except InputError:
-                raise wrong_shape(maps, first, choice.label, len(maps)) from None
-    return choice
-
-
-def _items(choices: object) -> list[object]:
-    """A list of choices from one name, a list, or a mapping by name."""
-    if isinstance(choices, str) or callable(choices) or is_attributor(choices):
-        return [choices]
-    if isinstance(choices, Mapping):
-        return [{name: value} for name, value in choices.items()]
-    if not isinstance(choices, Iterable):
-        raise InputError(f"Expected a list of names, got {type(choices).__name__}.")
-    return list(choices)
-
-
-def _protocol(item: object, options: Options) -> Choice:
-    """Resolve one protocol as written in Python."""
-    if isinstance(item, Choice):
-        return item
-    name, written = registry.pick(item)
-    return choose_one("protocol", {name: {**written, **options}})
-
-
-def _method(item: object, options: Options, model: Model) -> Choice:
-    """Resolve one method as written in Python: a name, options, maps or a callable."""
-    if isinstance(item, Choice):
-        return item
-    label, value = "", None
-    if isinstance(item, Mapping) and len(item) == 1:
-        label, value = next(iter(item.items()))
-    if is_attributor(value):
-        return attributor(value, options, model, label)
-    if is_attributor(item) or is_attributor(label):
-        source, written = (item, {}) if is_attributor(item) else (label, dict(value or {}))
-        own = take_display_name(written, parameters_of(source))
-        return attributor(source, {**written, **options}, model, own or "")
-    if callable(item):
-        label, value = getattr(item, "__name__", type(item).__name__), item
-    if isinstance(value, Tensor) or callable(value) or hasattr(value, "__array__"):
-        if options:
-            raise InputError(f"Expected no options with `{label}`, got {', '.join(options)}.")
-        return given(label, value)
-    name, written = registry.pick(item)
-    merged = {**written, **options}
-    if isinstance(merged.get("layer"), nn.Module):
-        merged["layer"] = layer_name(model.net, merged["layer"], "layer")
-    return choose_one("method", {name: merged})

@@ -91,6 +91,15 @@ def test_it_is_found_once_for_a_dataset_and_a_tokenizer() -> None:
     assert len(facts.lengths) == 4
 
 
+def test_that_of_a_tokenizer_without_an_identity_is_not_stored(tmp_path: Path) -> None:
+    facts, encoder = DataFacts(), Encoder()
+    nameless = Tokenize(encoder, Tokens(pad=0), 64)  # an object, which may have any state
+    assert [longest_text(texts(), nameless, facts) for _ in range(2)] == [5, 5]
+    assert encoder.single == len(WORDS)
+    facts.write(Store(tmp_path))
+    assert not DataFacts.read(Store(tmp_path)).lengths
+
+
 def test_samples_that_are_ids_are_not_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = as_dataset((torch.ones(9, 4, dtype=torch.long), None), tokens=True)
     read: list[str] = []

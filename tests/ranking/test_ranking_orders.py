@@ -25,7 +25,7 @@ def names(n: int) -> list[str]:
     return [f"{i:04d}" for i in range(n)]
 
 
-def test_ranks_count_the_methods_resolved_better() -> None:
+def test_clear_leaders_tie_and_the_others_follow() -> None:
     # Two clear leaders that tie, a middle, and a last.
     values = scores([5.0, 5.01, 3.0, 1.0], 40)
     found = tied_ranks(paired_differences(values), higher_is_better=True)
@@ -35,14 +35,33 @@ def test_ranks_count_the_methods_resolved_better() -> None:
     assert_array_equal(lower.ranks, [3, 3, 2, 1])
 
 
-def test_ties_need_not_be_transitive() -> None:
+def test_a_group_ends_at_the_first_that_is_clearly_worse_than_its_first() -> None:
     noise = scores([0, 0, 0], 30, spread=1.0, seed=1)
     differences = paired_differences(noise - noise.mean(axis=0) + [0.0, 0.4, 0.8])
     found = tied_ranks(differences, higher_is_better=True)
     assert differences.low[2, 0] > 0
     assert differences.low[2, 1] < 0
     assert differences.low[1, 0] < 0
-    assert_array_equal(found.ranks, [2, 1, 1])
+    assert_array_equal(found.ranks, [3, 1, 1])
+
+
+def test_a_worse_mean_never_has_a_better_rank() -> None:
+    # The noisy column 2 is not resolved worse than anyone; columns 0 and 1 are tight.
+    noise = scores([0, 0, 0], 60, spread=1.0, seed=2)
+    values = (noise - noise.mean(axis=0)) * [0.05, 0.05, 20.0] + [1.0, 0.8, 0.5]
+    differences = paired_differences(values)
+    assert differences.low[0, 1] > 0
+    assert differences.low[0, 2] < 0 < differences.high[0, 2]
+    found = tied_ranks(differences, higher_is_better=True)
+    assert_array_equal(found.ranks, [1, 2, 2])
+    for seed in range(50):
+        drawn = np.random.default_rng(seed)
+        spreads = drawn.lognormal(sigma=2.0, size=7)
+        values = drawn.normal(size=(40, 7)) * spreads + drawn.normal(size=7)
+        for higher in (True, False):
+            ranks = tied_ranks(paired_differences(values), higher_is_better=higher).ranks
+            best_first = np.argsort(values.mean(axis=0) * (-1 if higher else 1))
+            assert (np.diff(ranks[best_first]) >= 0).all()
 
 
 def test_sign_flip_with_direction_flip_keeps_ranks() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from assay.errors import CannotWrite
-from assay.plugins.identity import code_identity
 from assay.store import NOWHERE, Store
 from assay.store.data_facts import DataFacts, are_damaged, data_facts, knowing
 
@@ -34,17 +33,6 @@ def test_the_file_is_written_only_where_it_changes(tmp_path: Path) -> None:
     before = (tmp_path / "data.json").stat().st_mtime_ns
     DataFacts.read(store).write(store)
     assert (tmp_path / "data.json").stat().st_mtime_ns == before
-
-
-def test_what_holds_in_this_process_only_is_not_written(tmp_path: Path) -> None:
-    def unknown() -> None: ...
-
-    class Reader:
-        def __call__(self) -> None: ...
-
-    named, nameless = code_identity(unknown), code_identity(Reader())
-    DataFacts(lengths={f"texts {named} 64": 3, f"texts {nameless} 64": 5}).write(Store(tmp_path))
-    assert DataFacts.read(Store(tmp_path)).lengths == {f"texts {named} 64": 3}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ from assay.data.array_checks import (
     row_ids,
 )
 from assay.data.content_digest import fingerprint_of
+from assay.data.grouping import Groups, with_alike, with_groups
+from assay.data.near_duplicates import alike_images, alike_texts, coarse_image
 from assay.data.streamed import streamed
 from assay.errors import InputError
 from assay.types import Dataset, Sample
@@ -31,6 +34,7 @@ def as_dataset(
     tokens: bool = False,
     embeds: bool = False,
     key: str = "",
+    groups: Groups | Literal["none"] | None = None,
 ) -> Dataset:
     """A dataset from tensors, arrays, texts or a torch dataset.
 
@@ -44,16 +48,25 @@ def as_dataset(
         embeds: Whether the network has an embedding of words. Whole numbers without `tokens` are
             then refused: they are token ids, which must not become floats.
         key: What identifies a torch dataset in a suite, so that workers need not read it in full.
+        groups: What must be resampled together, one label per sample or by id; by default images
+            and texts that are nearly the same. `none`: no samples.
 
     Raises:
         InputError: The data is none of these, empty, or cannot be a model's input.
     """
+    dataset = _as_dataset(data, name, tokens, embeds, key, search=groups is None)
+    return dataset if groups is None or groups == "none" else with_groups(dataset, groups)
+
+
+def _as_dataset(
+    data: object, name: str, tokens: bool, embeds: bool, key: str, search: bool
+) -> Dataset:
     if isinstance(data, Dataset):
         return data
     if isinstance(data, TensorDataset):
         data = data.tensors
     elif isinstance(data, TorchDataset):
-        return streamed(data, name, tokens=tokens, embeds=embeds, key=key)
+        return streamed(data, name, tokens=tokens, embeds=embeds, key=key, search=search)
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
         got = type(data).__name__
         if isinstance(data, tuple | list):
@@ -73,7 +86,9 @@ def as_dataset(
             f"`assay.types.Dataset`, got {got}. Without labels, give (X, None)."
         )
     if _texts(data[0]):
-        return of_texts(list(data[0]), data[1], name)
+        texts = list(data[0])
+        dataset = of_texts(texts, data[1], name)
+        return with_alike(dataset, alike_texts(texts)) if search else dataset
     inputs = _inputs(data[0], name, tokens, embeds)  # [N, ...]
     ids = row_ids(len(inputs))
     check_finite(inputs, f"X of `{name}`", ids)
@@ -89,7 +104,7 @@ def as_dataset(
         )
 
     known = {"labels": labels, "truth": truth}
-    return Dataset(
+    dataset = Dataset(
         name=name,
         modality=modality_of(inputs.ndim, tokens),
         ids=ids,
@@ -98,6 +113,9 @@ def as_dataset(
         has=frozenset(what for what, value in known.items() if value is not None),
         labels={} if labels is None else dict(zip(ids, labels, strict=True)),
     )
+    if not search or dataset.modality != "image":
+        return dataset
+    return with_alike(dataset, alike_images([coarse_image(x) for x in inputs], inputs.__getitem__))
 
 
 def of_texts(texts: list[str], labels: object, name: str) -> Dataset:

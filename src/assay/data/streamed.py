@@ -2,9 +2,9 @@
 
 import hashlib
 from array import array
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from assay.data.array_checks import (
     row_ids,
 )
 from assay.data.content_digest import ContentDigest, raw_bytes
+from assay.data.grouping import with_alike
+from assay.data.near_duplicates import alike_images, coarse_image
 from assay.errors import InputError
 from assay.progress import slow_bar
 from assay.store.data_facts import data_facts
@@ -65,6 +67,7 @@ class FirstReading:
     digest: ContentDigest = field(default_factory=ContentDigest)  # of all inputs
     hashes: "array[int]" = field(default_factory=lambda: array("Q"))  # one per sample
     labels: list[object] = field(default_factory=list)
+    coarse: list[Tensor] = field(default_factory=list)  # images, to find those that are alike
     infinite: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
 
     def add(self, row: Row, number: int) -> None:
@@ -76,6 +79,8 @@ class FirstReading:
         self.digest.add(sample)
         self.hashes.append(_hash(sample, truth))
         self.labels.append(row.label)
+        if sample.ndim == 3:
+            self.coarse.append(coarse_image(sample))
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class KnownSamples:
     labels: list[int] | None
     hashes: "array[int]"
     fingerprint: str
+    alike: Sequence[int] = ()  # for each image, the first that is nearly the same
 
 
 def streamed(
@@ -95,6 +101,7 @@ def streamed(
     tokens: bool = False,
     embeds: bool = False,
     key: str = "",
+    search: bool = False,
 ) -> Dataset:
     """A dataset that reads samples of a map-style torch dataset when they are needed.
 
@@ -108,6 +115,7 @@ def streamed(
         tokens: Whether whole numbers are token ids.
         embeds: Whether the network has an embedding of words.
         key: What identifies the dataset in a suite, so that one process reads for all of a run.
+        search: Whether to put images that are nearly the same into groups.
 
     Raises:
         InputError: There are no samples by number, or they cannot be inputs of a model.
@@ -120,7 +128,7 @@ def streamed(
             readings[key] = known
     rows, ids, labels = _KnownRows(source, known), row_ids(len(source)), known.labels
     has = {"labels": labels, "truth": known.layout.truth}
-    return Dataset(
+    dataset = Dataset(
         name=name,
         modality=modality_of(1 + len(known.layout.shape), tokens),
         ids=ids,
@@ -129,6 +137,7 @@ def streamed(
         has=frozenset(what for what, value in has.items() if value is not None),
         labels={} if labels is None else dict(zip(ids, labels, strict=True)),
     )
+    return with_alike(dataset, known.alike) if search and known.alike else dataset
 
 
 def _read_once(source: "_Source", tokens: bool, embeds: bool) -> KnownSamples:
@@ -142,19 +151,20 @@ def _read_once(source: "_Source", tokens: bool, embeds: bool) -> KnownSamples:
         check_truth((len(ids), *layout.truth), (len(ids), *layout.shape), name)
         refuse_infinite(first.infinite[1], f"truth of `{name}`", ids)
     digest.add_labels(labels)
+    known = KnownSamples(layout, labels, first.hashes, "")
+    rows = _KnownRows(source, known)
     if layout.truth is None:
         digest.add_part(None)
-        return KnownSamples(layout, labels, first.hashes, digest.fingerprint)
-    # In the fingerprint truth follows all inputs. It may fill the memory, so it is read again.
-    rows = _KnownRows(source, KnownSamples(layout, labels, first.hashes, ""))
-    digest.begin(torch.float32, (len(ids), *layout.truth))
-    with source.bar("reading the truth of") as done:
-        for number in range(len(source)):
-            _, truth = rows.read(number)
-            if truth is not None:
-                digest.add(truth)
-            done(1)
-    return KnownSamples(layout, labels, first.hashes, digest.fingerprint)
+    else:  # in the fingerprint truth follows all inputs; it may fill the memory: it is read again
+        digest.begin(torch.float32, (len(ids), *layout.truth))
+        with source.bar("reading the truth of") as done:
+            for number in range(len(source)):
+                _, truth = rows.read(number)
+                if truth is not None:
+                    digest.add(truth)
+                done(1)
+    alike = alike_images(first.coarse, lambda number: rows.read(number)[0])
+    return replace(known, fingerprint=digest.fingerprint, alike=alike)
 
 
 class _Source:

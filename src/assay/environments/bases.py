@@ -77,10 +77,10 @@ def _dataset(base: object) -> Dataset:
     if isinstance(base, str):
         base = dataset_item(base)
     if not isinstance(base, str | dict):
-        return as_dataset(base, "base")
+        return as_dataset(base, "base", groups="none")
     name, options = registry.pick(base)
     plugin = registry.get("dataset", name)
-    return as_dataset(plugin.function(**plugin.configure(options)), name)
+    return as_dataset(plugin.function(**plugin.configure(options)), name, groups="none")
 
 
 def _pixels(dataset: Dataset, ids: list[str], size: int) -> Tensor:  # [N, 3, size, size]

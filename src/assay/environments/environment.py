@@ -100,7 +100,7 @@ def samples_of(
             f"Expected `baseline` to have the shape of the inputs, {tuple(inputs.shape)}, got "
             f"{tuple(baseline.shape)}."
         )
-    data = as_dataset((inputs, labels, truth), "samples")
+    data = as_dataset((inputs, labels, truth), "samples", groups="none")
     ids = tuple(f"{seed}-{i}" for i in range(len(inputs)))
     row_of = dict(zip(ids, data.ids, strict=True))
     baselines = {} if baseline is None else dict(zip(ids, baseline, strict=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from assay.plugins.identity import lasts
 from assay.progress import slow_bar
 from assay.store.data_facts import DataFacts
 from assay.types import Dataset, Tokenize
@@ -12,12 +13,14 @@ AT_A_TIME = 1000  # texts encoded together
 def longest_text(dataset: Dataset, prepare: Tokenize, facts: DataFacts) -> int:
     """The number of tokens of a dataset's longest text, at most `longest` of the tokenizer.
 
-    It is looked up in the facts, or found and added to them.
+    It is looked up in the facts, or found and added to them. That of a tokenizer which only this
+    process can tell from others is not stored.
     """
     key = f"{dataset.fingerprint} {prepare.identity} {prepare.longest}"
-    if key not in facts.lengths:
-        facts.lengths[key] = _find(dataset, prepare, facts.progress)
-    return facts.lengths[key]
+    known: dict[str, int] = facts.lengths if lasts(key) else facts.passing
+    if key not in known:
+        known[key] = _find(dataset, prepare, facts.progress)
+    return known[key]
 
 
 def _find(dataset: Dataset, prepare: Tokenize, progress: bool) -> int:

@@ -28,7 +28,8 @@ class ModelRow:
         accuracy: Share of the samples that it predicts correctly, with Wilson's interval.
         score: Score of the best common method, chosen on one half and scored on the other.
         chosen: The methods that are best on the first and on the second half.
-        rank: 1 + the number of models that are clearly better; None where there is no order.
+        rank: The place of the first model of its group in the list by score: models that are not
+            clearly worse than the first one share a rank. None where there is no order.
         noise: Ceiling: how far its drops are the same under tiny noise, a rank correlation.
         other_fill: Ceiling: how far its drops are the same under another fill.
         n: Number of samples.

@@ -19,7 +19,8 @@ RULES = (
     "Intervals are at 95 %, over samples; those of architectures are over their models, too.",
     "The lead of the first is how much better it scores than the model. These intervals hold for "
     "all pairs at once.",
-    "A rank is 1 plus the number of models that are clearly better.",
+    "Models are listed by score. Models that are not clearly worse than the first of their group "
+    "share its rank.",
 )
 CEILING = "Accuracy, and the ceiling: how far a network repeats its own order of the cells"
 

@@ -99,18 +99,34 @@ def resolved(differences: PairedDifferences, *, higher_is_better: bool) -> NDArr
     return differences.low > 0 if higher_is_better else differences.high < 0
 
 
-def tied_ranks(differences: PairedDifferences, *, higher_is_better: bool) -> TiedRanks:
-    """Rank methods: 1 + the number of methods resolved better.
+def tied_ranks(
+    differences: PairedDifferences, *, higher_is_better: bool, scores: Floats | None = None
+) -> TiedRanks:
+    """Rank methods by score; methods that the data cannot separate from the best of them tie.
+
+    Going down the list, a method that is resolved worse than the first of the current group begins
+    the next group. Its rank is its place in the list, and all methods of its group share it. So a
+    worse score never has a better rank, however noisy the scores are.
 
     Args:
         differences: Paired differences with simultaneous intervals.
         higher_is_better: Direction of the score.
+        scores: The scores by which methods are listed [m]; by default their means in `differences`.
 
     Returns:
         The ranks; below `FEWEST_GROUPS` groups no tie is broken and every rank is 1.
     """
     better = resolved(differences, higher_is_better=higher_is_better)
-    ranks = 1 + better.sum(axis=0).astype(np.int64)
+    listed = differences.mean[:, 0] if scores is None else scores
+    order = np.argsort(-listed if higher_is_better else listed, kind="stable")
+    ranks = np.ones(len(listed), dtype=np.int64)
+    first = order[0]
+    for place, method in enumerate(order):
+        if better[first, method]:
+            first = method
+            ranks[method] = place + 1
+        else:
+            ranks[method] = ranks[first]
     return TiedRanks(ranks, differences.n_groups >= FEWEST_GROUPS)
 
 

@@ -45,7 +45,9 @@ class BoardRow:
         failed: Number of samples on which the method failed.
         degenerate: Number of samples with a degenerate map.
         control: Kind of control; empty for a method.
-        rank: 1 + the number of methods that are clearly better; None where it is not ranked.
+        rank: The place of the first method of its group in the list by score; a group begins at a
+            method that is clearly worse than the first one of the group before. None where it is
+            not ranked.
         ties_broken: Whether there were enough groups to break ties.
         n_common: Number of samples that all ranked methods have.
         minus_random: Distance to the best random control, positive where the method is better.
@@ -189,7 +191,8 @@ def _ranked(
     if not len(common):
         return {scores.method: replace(rows[scores.method], n_common=0) for scores in ranked}
     differences = block.differences(ranked, options)
-    ranks = tied_ranks(differences, higher_is_better=block.higher_is_better)
+    listed = np.array([_score(rows[scores.method]) for scores in ranked])
+    ranks = tied_ranks(differences, higher_is_better=block.higher_is_better, scores=listed)
     better = resolved(differences, higher_is_better=block.higher_is_better)
     sign = 1.0 if block.higher_is_better else -1.0
     means = sign * block.statistic(ranked, common)(np.ones((1, len(common))))[0]
@@ -217,6 +220,10 @@ def _ranked(
             clearly_below=bool(better[floor, i]) if compared else None,
         )
     return placed
+
+
+def _score(row: BoardRow) -> float:
+    return math.nan if row.mean is None else row.mean
 
 
 def _best(means: Floats, chosen: Sequence[bool]) -> int | None:

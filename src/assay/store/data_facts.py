@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Self
 
-from assay.plugins.identity import lasts
 from assay.store.files import Store
 from assay.store.json_records import StoredObject
 
@@ -25,6 +24,7 @@ class DataFacts:
     Attributes:
         fingerprints: The fingerprint of files, by the hash of their paths, sizes and times.
         lengths: The tokens of the longest text, by dataset and tokenizer.
+        passing: Lengths that hold in this process only, and are not stored either.
         readings: What is known of each sample of a torch dataset, for other processes of the same
             run. It is not stored: a later run reads the dataset again, to see whether it changed.
         progress: Whether reading that takes long shows a bar.
@@ -34,6 +34,7 @@ class DataFacts:
     lengths: dict[str, int] = field(default_factory=dict)
     readings: dict[str, object] = field(default_factory=dict)
     progress: bool = True
+    passing: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, store: Store, progress: bool = True) -> Self:
@@ -47,15 +48,10 @@ class DataFacts:
         Raises:
             CannotWrite: The folder cannot be written to.
         """
-        facts = {part: _lasting(getattr(self, part)) for part in PARTS}
+        facts = {part: getattr(self, part) for part in PARTS}
         known = any(facts.values()) or store.path(FILE).exists()
         if known and facts != _stored(store):
             store.write_json(store.path(FILE), facts)
-
-
-def _lasting(facts: dict[str, object]) -> dict[str, object]:
-    """The facts that hold in other processes: those of objects without an identity do not."""
-    return {key: value for key, value in facts.items() if lasts(key)}
 
 
 def are_damaged(store: Store) -> bool:
@@ -93,6 +89,7 @@ def knowing(facts: DataFacts) -> Iterator[DataFacts]:
         outer.fingerprints.update(facts.fingerprints)
         outer.lengths.update(facts.lengths)
         outer.readings.update(facts.readings)
+        outer.passing.update(facts.passing)
         facts = outer
     token = _CURRENT.set(facts)
     try:

@@ -137,7 +137,7 @@ def read_labelled(
             return _of_bytes(pixels, data[1]).limited(limit)
     embeds = any(isinstance(part, nn.Embedding) for part in model.net.modules())
     with knowing(DataFacts(progress=progress)):
-        dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds)
+        dataset = as_dataset(data, tokens=model.tokens is not None, embeds=embeds, groups="none")
     if dataset.modality != "image" or model.tokens is not None:
         raise InputError(
             f"Expected images in `{dataset.name}` to fine-tune without a cell of a grid, got "
