@@ -449,7 +449,7 @@ def some_array(draw: random.Random, shapes: tuple[tuple[int, ...], ...]) -> tupl
         lambda: (nn.Parameter(values), ""), lambda: (values.flip(0), ""),
         lambda: (np.asfortranarray(values.numpy()), ""),
         lambda: (np.flip(values.numpy()), ""), lambda: (values.numpy().astype(">f4"), ""),
-        lambda: (values[:1].expand(4, *shape[1:]) if values.numel() else values, ""),
+        lambda: (values[:1].expand(4, *shape[1:]) if shape and values.numel() else values, ""),
         lambda: (iter(values.reshape(-1)), ""), lambda: (None, ""), lambda: (odd(draw), ""),
         lambda: (np.zeros(4, [("a", "f4")]), "fields"),
         lambda: (np.array(["2020"] * 4, "datetime64[D]"), "dates"),

@@ -117,3 +117,17 @@ def test_a_suite_without_its_checksum_is_not_whole(text, whole, tmp_path, call):
 
 def test_a_whole_run_is_verified(whole, call):
     assert call("verify", str(whole))[0] == 0
+
+
+@pytest.mark.parametrize("maps", [True, False])
+def test_a_lost_comparison_with_a_promise_is_made_again(tmp_path, maps):
+    folder = tmp_path / "run"
+    run(spec(), folder, progress=False, keep_maps=maps)
+    expected = assay.load(folder).checks
+    log = next((folder / "shards").glob("*.log"))
+    written = bytearray(log.read_bytes())
+    place = written.index(b'{"kind":"gaps"')
+    written[place + 20] ^= 1
+    log.write_bytes(written)
+    run(spec(), folder, progress=False, keep_maps=maps)
+    assert assay.load(folder).checks.equals(expected)

@@ -93,7 +93,8 @@ class Finished:
     def unexplained(self, shard: Shard, cells: Sequence[SetCell]) -> set[str]:
         """The labels of the methods whose maps of a shard these set cells still need.
 
-        Maps that were stored and are damaged are needed, too.
+        Maps that were stored and are damaged are needed, too, and those whose comparison with their
+        promise was lost.
         """
         needed = {
             cell.method.label: cell.method
@@ -106,11 +107,20 @@ class Finished:
         if lost := self.state(shard).lost:
             places = {m.label: "/".join(maps_place(self.plan, shard, m)) for m in self.plan.methods}
             needed |= {m.label: m for m in self.plan.methods if places[m.label] in lost}
+        needed |= {m.label: m for m in self.plan.methods if self._lost_promise(shard, m)}
         return {
             label
             for label, method in needed.items()
             if not self.has_maps(shard, method) and not self.plan.missing(shard, method)
         }
+
+    def _lost_promise(self, shard: Shard, method: Choice) -> bool:
+        """Whether a method was scored, and how far it keeps its promise is not stored."""
+        known = self.state(shard).cells.by_key
+        if not known or shard.split or self.promises(shard, method):
+            return False
+        cells = (self.plan.cell(shard, method, p) for p in self.plan.batch_protocols)
+        return any(known.get(cell) not in (None, "failed", "n/a") for cell in cells)
 
     def shard(self, shard: Shard, cells: Sequence[SetCell] = ()) -> bool:
         """Whether a shard is complete, with the maps that these set cells need."""
@@ -144,6 +154,8 @@ class Finished:
 
     def maps(self, shard: Shard, method: Choice) -> tuple[Array, float] | None:
         """A method's stored maps if they belong to these samples, and the seconds they took."""
+        if not self.has_maps(shard, method):
+            return None
         place = maps_place(self.plan, shard, method)
         check = self.state(shard).files.get("/".join(place))
         content = None if check is None else self.store.read_checked(self.store.path(*place), check)
@@ -153,8 +165,9 @@ class Finished:
         return stored[0]["maps"], float(stored[1]["seconds"])
 
     def has_maps(self, shard: Shard, method: Choice) -> bool:
-        """Whether the maps of these samples are stored."""
-        return "/".join(maps_place(self.plan, shard, method)) in self.state(shard).files
+        """Whether the maps of these samples are stored, and compared with their promise."""
+        stored = "/".join(maps_place(self.plan, shard, method)) in self.state(shard).files
+        return stored and (bool(shard.split) or self.promises(shard, method))
 
     def promises(self, shard: Shard, method: Choice) -> bool:
         """Whether the maps of a method were compared with what its formula promises."""
