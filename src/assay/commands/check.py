@@ -19,7 +19,8 @@ from assay.suite.defaults import CHECKED_METHODS, in_words
 if TYPE_CHECKING:
     from PIL import Image
 
-    from assay.answers.refutation import Evidence, RefutationResult, TruthComparison
+    from assay.answers.refutation import Evidence
+    from assay.answers.truth_comparison import RefutationResult, TruthComparison
 
 LAST = "refuted on a designed network; this does not measure faithfulness on yours."
 HINTS = {
@@ -105,7 +106,7 @@ def _print(
 
 def _rows(verdict: RefutationResult) -> list[dict[str, object]]:
     """The rows for programs; for a method without a map, one row with the reason."""
-    from assay.answers.refutation import TruthComparison
+    from assay.answers.truth_comparison import TruthComparison
 
     if verdict.rows:
         return [
