@@ -13,6 +13,7 @@ from assay.errors import InputError
 from assay.studies.attributionlab import runs
 
 OWN = """
+import assay
 import torch
 from torch.nn import functional
 
@@ -23,23 +24,35 @@ def enlarged(coarse, batch, mode="bilinear"):
 def averages(positive):
     return functional.avg_pool2d(positive[:, None], 9)[:, 0]
 
+@assay.method("averaged", coarse=True)
 def averaged(model, batch):
     return enlarged(averages(batch.truth.clamp(min=0)), batch)
 
+@assay.method("blocks", coarse=True)
 def blocks(model, batch):
     return enlarged(averages(batch.truth.clamp(min=0)), batch, "nearest")
 
+@assay.method("moved", coarse=True)
 def moved(model, batch):
     return averaged(model, batch).roll((4, 4), (1, 2))
 
+@assay.method("moved_before", coarse=True)
 def moved_before(model, batch):
     return enlarged(averages(batch.truth.clamp(min=0).roll((4, 4), (1, 2))), batch)
 
+@assay.method("dealt", coarse=True)
 def dealt(model, batch):
     coarse = averages(batch.truth.clamp(min=0))
     order = torch.randperm(coarse[0].numel(), generator=torch.Generator().manual_seed(0))
     return enlarged(coarse.flatten(1)[:, order].reshape(coarse.shape), batch)
 """
+SILENT = (
+    OWN.partition("@")[0]
+    + """
+def undeclared(model, batch):
+    return enlarged(averages(batch.truth.clamp(min=0)), batch)
+"""
+)
 RIGHT = ("averaged", "blocks")
 WRONG = ("moved", "moved_before", "dealt", "random", "constant", "coarse noise")
 
@@ -49,10 +62,12 @@ def judged(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ceiling")
     file = folder / "own.py"
     file.write_text(OWN)
+    (folder / "silent.py").write_text(SILENT)
     names = ("averaged", "blocks", "moved", "moved_before", "dealt")
     methods = [
-        *(f"{file}:{name}" for name in names),
-        "random", "constant", "oracle", "gradcam", {"random": {"grid": 3, "as": "coarse noise"}},
+        *(f"{file}:{name}" for name in names), f"{folder}/silent.py:undeclared",
+        "random", "constant", "oracle", "gradcam", "guided_backprop",
+        {"random": {"grid": 3, "as": "coarse noise"}},
     ]  # fmt: skip
     verdicts, _ = refute(methods, folder / "run", progress=False)
     return {verdict.method: verdict for verdict in verdicts}
@@ -82,6 +97,15 @@ def test_wrong_places_are_refuted_at_any_resolution(judged, name):
 def test_what_is_moved_before_it_is_averaged_gets_that_reason(judged):
     assert {row.reason for row in judged["moved_before"].rows if row.refuted} == {"shifted"}
     assert "shifted" not in {row.reason for row in judged["dealt"].rows}
+
+
+def test_who_does_not_say_that_maps_are_enlarged_is_told_to(judged):
+    """Otherwise coarse maps are no fault of their resolution, as those of guided backprop."""
+    assert {row.reason for row in judged["undeclared"].rows if row.refuted} == {"too coarse"}
+    modulo = judged["guided_backprop"].rows[0]
+    assert modulo.environment == "single_color_modulo[size=36]"
+    assert modulo.verdict == "refuted"
+    assert modulo.ceiling == pytest.approx(1)
 
 
 def test_the_truth_itself_is_not_refuted(judged):

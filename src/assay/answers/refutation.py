@@ -8,7 +8,7 @@ may still be wrong on other networks; one that is refuted can be wrong.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,6 +53,7 @@ class Evidence:
     results: Results
     variants: Mapping[str, Sequence[tuple[str, str]]]  # by method: changed option, label
     controls: Mapping[str, str]  # their labels
+    coarse: Collection[str] = ()  # methods that enlarge their maps
 
     @functools.cached_property
     def numbers(self) -> dict[tuple[str, str, str, str], float]:
@@ -102,7 +103,7 @@ class Evidence:
             for label in (method, self.controls["random"], self.controls["constant"])
         )
         maps, truth = self.maps(method, environment), self.truth(environment)
-        grid = native_grid(maps)
+        grid = native_grid(maps) if method in self.coarse else None
         highest = ceilings(truth, grid, side)
         short = (highest - soft_scores(maps, truth, side)[2]).round(decimals=6)  # not its rounding
         interval = mean_interval(short[~short.isnan()].numpy()).within(-1, 1)
@@ -123,6 +124,10 @@ class Evidence:
             return "empty maps"
         if grid is not None and _best_moved(maps, truth, row.truth, grid) >= row.passing:
             return "shifted"
+        if grid is None and (cells := native_grid(maps)) is not None:
+            reachable = float(ceilings(truth, cells, row.truth).nanmean())
+            if row.f1 >= min(row.gamma, reachable - row.margin):
+                return "too coarse"
         if row.truth in ("positive", "negative"):
             if float(soft_scores(-maps, truth, row.truth)[2].nanmean()) >= row.passing:
                 return "signs flipped"
@@ -229,6 +234,7 @@ def refute(
         variants = [(option, _with(plain, option, value)) for option, value in _variants(plain)]
         labels[_label(plain)] = [(option, _label(variant)) for option, variant in variants]
         tried |= {_label(one): one for one in (plain, *(variant for _, variant in variants))}
+    coarse = [label for label, item in tried.items() if _coarse(choose_one("method", item))]
     controls = {name: _control(name, tried.values()) for name in CONTROLS}
     added = [{name: {AS: label}} for name, label in controls.items() if label not in tried]
     spec = make_suite(
@@ -238,12 +244,18 @@ def refute(
             "protocols": [{"truth_f1": {"truth": side, AS: side}} for side in SIDES],
         }
     )
-    evidence = Evidence(run(spec, out, progress=progress, workers=workers), labels, controls)
+    results = run(spec, out, progress=progress, workers=workers)
+    evidence = Evidence(results, labels, controls, coarse)
     return [evidence.judge(label, gamma, margin) for label in tried], evidence
 
 
 def _label(item: object) -> str:
     return choose_one("method", item).label
+
+
+def _coarse(choice: Choice) -> bool:
+    declared = choice.plugin.coarse
+    return bool(declared(choice.options) if callable(declared) else declared)
 
 
 def _control(name: str, tried: Iterable[object]) -> str:

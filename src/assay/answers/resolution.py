@@ -40,8 +40,9 @@ def native_grid(maps: Tensor) -> NativeGrid | None:  # of [n, H, W]
     """The coarsest grid whose enlargement gives these maps; None for full resolution.
 
     It is found from the maps alone: enlarged maps are linear in the values of their cells, so a fit
-    of these values leaves nothing. Grids of more than half the image's side count as full
-    resolution, and so do maps that are constant, which have no cells.
+    of these values leaves nothing. Whether they were enlarged, only the method can say: gradients
+    of windows without overlap are constant in each, too. Grids of more than half the image's side
+    count as full resolution, and so do maps that are constant, which have no cells.
     """
     values = maps.double()
     top = values.abs().amax((1, 2), keepdim=True)
