@@ -28,8 +28,8 @@ HINTS = {
     "near whole colours",
     "wrong baseline": "with the environment's own, `given`, it is not refuted here",
     "signs flipped": "the negated map is not refuted",
-    "too coarse": "its maps vary by cells, at which the truth does no better; if they are enlarged, "
-    "declare `coarse=True`",
+    "too coarse": "its maps vary by cells, at which the truth does no better; a method that "
+    "enlarges its maps declares `coarse=True`",
     "shifted": "moved by up to one of its cells, the map is not refuted",
 }
 
