@@ -8,7 +8,7 @@ from typing import Literal
 from assay.protocols.agreement import TruthSide
 
 MARGIN = 0.05  # of F1: how far below its ceiling a method may stay
-Outcome = Literal["refuted", "resolution-limited", "not refuted", "not decided"]
+TruthVerdict = Literal["refuted", "resolution-limited", "not refuted", "not decided"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TruthComparison:
         return min(self.gamma, self.ceiling - self.margin)
 
     @property
-    def verdict(self) -> Outcome:
+    def verdict(self) -> TruthVerdict:
         """What this comparison says of the method."""
         if not self.counts:
             return "not decided"
@@ -82,10 +82,10 @@ class RefutationResult:
         return any(row.refuted for row in self.rows)
 
     @property
-    def verdict(self) -> Outcome:
+    def verdict(self) -> TruthVerdict:
         """The worst verdict of its comparisons."""
         verdicts = {row.verdict for row in self.rows}
-        order: tuple[Outcome, ...] = ("refuted", "resolution-limited", "not refuted")
+        order: tuple[TruthVerdict, ...] = ("refuted", "resolution-limited", "not refuted")
         return next((verdict for verdict in order if verdict in verdicts), "not decided")
 
     @property
