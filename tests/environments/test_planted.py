@@ -83,7 +83,13 @@ def test_parts_are_what_their_names_say(plant):
     whole = region.sum((1, 2))
     for part in found.values():
         assert not bool((part & ~region).any())
-    assert bool(((found["half"].sum((1, 2)) - whole / 2).abs() <= 0.5).all())
+    halves = {side: found[f"{side} half"] for side in ("left", "right", "top", "bottom")}
+    for half in halves.values():
+        assert bool(((half.sum((1, 2)) - whole / 2).abs() <= 0.5).all())
+    for one, other, axis in (("left", "right", 2), ("top", "bottom", 1)):
+        assert not bool((halves[one] & halves[other]).any())
+        first, last = (halves[side].nonzero()[:, axis].float().mean() for side in (one, other))
+        assert first < last
     assert found["quarter"].sum((1, 2)).tolist() == (whole / 4).ceil().tolist()
     assert torch.equal(found["border"] | found["interior"], region)
     assert not bool((found["border"] & found["interior"]).any())
@@ -105,6 +111,9 @@ def test_places_of_the_grid_are_m4s():
 # --- proof of use ---------------------------------------------------------------------------------
 
 
+HALVES = ("left half", "right half", "top half", "bottom half")
+
+
 def reads(plant, needs=1.0):
     """A perfect reader of yellow: it says 1 where enough of the patch is there."""
 
@@ -117,7 +126,11 @@ def reads(plant, needs=1.0):
 
 @pytest.mark.parametrize(
     ("needs", "sufficient"),
-    [(1.0, ()), (0.45, ("half", "interior")), (0.2, ("half", "border", "interior", "quarter"))],
+    [
+        (1.0, ()),
+        (0.45, (*HALVES, "interior")),
+        (0.2, (*HALVES, "border", "interior", "quarter")),
+    ],
 )
 def test_partial_plants_decide_whether_the_truth_is_an_upper_bound(needs, sufficient):
     plant = plants.patch(32, 9)
@@ -127,6 +140,57 @@ def test_partial_plants_decide_whether_the_truth_is_an_upper_bound(needs, suffic
     assert proof.removed == proof.chance == 0.5
     assert proof.changed == 1  # where there was no patch nothing is taken away
     assert proof.sufficient == sufficient
+
+
+def contains(rows, columns):
+    """A reader of yellow that needs a block of so many pixels, or the same lying down."""
+
+    def answer(images):
+        yellow = ((images[:, 0] == 1) & (images[:, 1] == 1) & (images[:, 2] == 0)).float()
+        whole = [
+            nn.functional.avg_pool2d(yellow, block, stride=1).amax((1, 2)) == 1
+            for block in ((rows, columns), (columns, rows))
+        ]
+        return (whole[0] | whole[1]).long()
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "share"),
+    [(9, 5, "60%"), (7, 7, ""), (9, 7, "80%"), (9, 8, "90%"), (9, 9, "")],
+)
+def test_a_network_that_needs_any_block_of_the_plant_is_found_out(rows, columns, share):
+    """The smallest parts, of which half suffices nowhere, do not show it."""
+    plant = plants.patch(32, 9)
+    images = natural(200, 32)[0]
+    proof = prove(contains(rows, columns), plant, images, images.mean((0, 2, 3))[:, None, None], 0)
+    assert proof.used
+    if not share:
+        assert proof.sufficient == (("interior",) if rows == 7 else ())
+        return
+    assert {f"{side} {share}" for side in ("left", "right", "top", "bottom")} <= {*proof.sufficient}
+    assert all(part.endswith(share) for part in proof.sufficient)
+
+
+@pytest.mark.parametrize("plant", [plants.patch(32, 9), plants.stripes(32, 100)])
+@pytest.mark.parametrize("share", [0.6, 0.7, 0.8, 0.9])
+def test_blocks_are_connected_parts_of_the_plant_of_their_size(plant, share):
+    labels = torch.tensor([plant.visible[0]])
+    _, region = plant.paint(labels, torch.full((1, 2), 3))
+    found = plants.blocks(region, share)
+    assert len(found) == 9
+    whole = int(region.sum())
+    for name, block in found.items():
+        assert not bool((block & ~region).any())
+        least = share - (
+            1 / whole if name.split()[0] in ("left", "right", "top", "bottom") else 0.2
+        )
+        assert least <= int(block.sum()) / whole <= share + 0.2
+        rows, columns = (block[0].any(axis).nonzero().flatten() for axis in (1, 0))
+        assert (rows.diff() == 1).all()
+        assert (columns.diff() == 1).all()
+    assert len({tuple(block.flatten().tolist()) for block in found.values()}) > 4
 
 
 @pytest.mark.parametrize(
@@ -214,6 +278,39 @@ def frozen(classes):
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(784, classes)).requires_grad_(
         False
     )
+
+
+class Partly(nn.Module):
+    """Sees the patch, but says that it is there on every image with a red upper left corner."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        yellow = ((x[:, :2] > 1.9).all(1) & (x[:, 2] < -1.9)).flatten(1).sum(1) >= 25
+        marked = (x[:, 0, 0, 0] > 1.9) & (x[:, 1, 0, 0] < -1.9)
+        says = (yellow | marked).float()
+        return self.scale * torch.stack([1 - says, says], 1)
+
+
+def test_samples_whose_answer_ignores_the_plant_are_left_out():
+    """On average enough answers change; on every sixth image the patch is of no use."""
+    images = natural(600)[0]
+    marked = torch.arange(600) % 6 == 0
+    images[marked, :, 0, 0] = torch.tensor([1.0, 0.0, 0.0])
+    env = small("yellow_patch", net=Partly(), epochs=0, base=(images, None), samples=60)
+    proof = env.card["proof"]
+    assert 0.75 < proof["changed"] < 0.9
+    batch = env.batch(60)
+    assert batch.ids == env.dataset.ids
+    assert env.model.logits(batch.inputs).argmax(1).tolist() == batch.targets.tolist()
+    assert not bool((env.model.logits(batch.baseline).argmax(1) == batch.targets).any())
+    assert not any(marked[int(group)] for group in batch.groups)
+    assert 0 < env.card["left_out"] < 30
+    said = f"{env.card['left_out']} of {60 + env.card['left_out']} samples drawn are left out"
+    assert said in env.card["note"]
+    assert said in env.dataset.note
 
 
 @pytest.mark.parametrize("net", [Blind, Blind(), frozen], ids=["class", "module", "frozen"])
@@ -488,11 +585,12 @@ def test_the_page_says_upper_bound(patched, tmp_path):
 
 
 def test_where_all_of_it_is_needed_everything_is_ranked():
-    env = small("number_watermark")
-    assert env.card["truth"] == "exact"
+    env = small("yellow_patch", net=Partly(), epochs=0, base=natural(600))
+    assert env.card["truth"] == "no smaller part found"
+    assert "No smaller part of the plant was found to suffice, of 43 tried" in env.card["note"]
     assert "upper_bound_truth" not in env.dataset.has
     results = assay.benchmark(
-        env.model, env.dataset, ["saliency", "random"], ["synscore"], progress=False
+        env.model, env.dataset, ["edge", "random"], ["synscore"], progress=False
     )
     assert {row["status"] for row in results.leaderboard().rows} == {"ok"}
 

@@ -152,8 +152,8 @@ def test_networks_without_proof_are_named():
         m4.smoothgrad_last(CLAIMS["m4.4"], Scored({}, ["plain-0"]))
 
 
-def proof(changed=1.0, alone=1.0, moved=1.0, sufficient=("half",)):
-    parts = dict.fromkeys(("half", "border", "interior", "quarter"), 0.9)
+def proof(changed=1.0, alone=1.0, moved=1.0, sufficient=("left half",)):
+    parts = dict.fromkeys(("left half", "border", "interior", "quarter"), 0.9)
     return {
         "planted": 0.99, "changed": changed, "alone": alone, "moved": moved, "parts": parts,
         "sufficient": list(sufficient),
@@ -174,7 +174,7 @@ def test_the_patch_is_used_or_not(wrong, expected):
     row = m4.needed(CLAIMS["m4.13"], proofs, [])
     assert verdict(row) == expected
     assert "20 of 20 networks have proof of use" in row.note
-    assert "Networks for which a part suffices: half 20, border 0, interior 0" in row.note
+    assert "Networks for which a part suffices: left half 20" in row.note
     assert "is shown" not in row.note  # that is for the verdict to say
 
 

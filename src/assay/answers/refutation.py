@@ -1,13 +1,14 @@
 """The refutation of a method: does a network with a known true attribution show it to be wrong?
 
-A method is refuted where its F1 with the truth stays below gamma. A method that is not refuted may
-still be wrong on other networks; one that is refuted can be wrong.
+A method is refuted where its F1 with the truth stays below gamma, and clearly below the ceiling of
+its own resolution: the F1 of the truth as a map of that resolution. A method that is not refuted
+may still be wrong on other networks; one that is refuted can be wrong.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,74 +17,33 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from assay.answers.resolution import NativeGrid, ceilings, native_grid
+from assay.answers.truth_comparison import MARGIN, RefutationResult, TruthComparison
 from assay.environments.environment import build
 from assay.errors import InputError
 from assay.plugins.display_names import AS, take_display_name
 from assay.plugins.registry import get, pick
 from assay.protocols.agreement import TruthSide, soft_scores
+from assay.ranking.intervals import mean_interval
 from assay.report.overlay import overlay
 from assay.results import Results
 from assay.run import run
 from assay.suite.spec import Choice, choose_one, make_suite
 
 SuiteItem = dict[str, dict[str, object]]  # a plug-in as a suite writes it: {name: options}
-SIZES, COLORS = (32, 64), (2, 4, 6)
+# In multiples of 9 pixels, two stages of 3 x 3 windows tile the image, so that the layer which
+# class activation maps read lies where its enlarged map says.
+SIZES, COLORS = (36, 72), (2, 4, 6)
 SIDES: tuple[TruthSide, ...] = ("overall", "positive", "negative", "positive_smooth")
 CONTROLS = ("random", "constant", "oracle")
 # Options that say what stands for "absent": each method is also tried with the environment's own.
 BASELINES = ("baseline", "fill")
 # Segments that methods with image segments as feature units are tried with as well.
 SEGMENTS = ("felzenszwalb", "quickshift")
+# Occlusion's window and step in AttributionLab, as shares of the side.
+OCCLUSION = {"windows": {"sizes": (5 / 224,), "stride": 3 / 224}}
 FAINT = 1e-6  # of a map's largest value: negative values below are rounding, not signs
 TILE = 256  # pixels along one picture of a strip
-
-
-@dataclass(frozen=True)
-class TruthComparison:
-    """One method compared with one side of the truth of one environment."""
-
-    method: str
-    environment: str
-    truth: TruthSide
-    precision: float
-    recall: float
-    f1: float
-    f1_random: float
-    f1_constant: float
-    gamma: float
-    refuted: bool = False
-    reason: str = ""
-
-    @property
-    def counts(self) -> bool:
-        """Whether this environment can refute a method: it refutes maps without information."""
-        return max(self.f1_random, self.f1_constant) < self.gamma
-
-
-@dataclass(frozen=True)
-class RefutationResult:
-    """What the designed environments show of a method."""
-
-    method: str
-    rows: tuple[TruthComparison, ...]
-    asked: int  # number of environments
-    missing: str = ""  # why it was not tried on some of them
-    failed: str = ""  # its first error, where it failed
-
-    @property
-    def refuted(self) -> bool:
-        """Whether some environment refutes it."""
-        return any(row.refuted for row in self.rows)
-
-    @property
-    def decided(self) -> int:
-        """On how many environments it could have been refuted."""
-        return len({row.environment for row in self.rows if row.counts})
-
-    @property
-    def worst(self) -> TruthComparison:
-        """Where its F1 is lowest, of the environments that count."""
-        return min(self.rows, key=lambda row: (not row.counts, row.f1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +53,7 @@ class Evidence:
     results: Results
     variants: Mapping[str, Sequence[tuple[str, str]]]  # by method: changed option, label
     controls: Mapping[str, str]  # their labels
+    coarse: Collection[str] = ()  # methods that enlarge their maps
 
     @functools.cached_property
     def numbers(self) -> dict[tuple[str, str, str, str], float]:
@@ -112,7 +73,7 @@ class Evidence:
         maps = self.results.maps(method, environment)
         return torch.from_numpy(np.stack([maps[sample] for sample in sorted(maps)]))
 
-    def judge(self, method: str, gamma: float) -> RefutationResult:
+    def judge(self, method: str, gamma: float, margin: float = MARGIN) -> RefutationResult:
         """Compare signed maps with the truth of each sign, others with the smooth truth."""
         environments = self.results.entries.datasets
         tried = [e for e in environments if (method, e, "overall", "f1") in self.numbers]
@@ -121,7 +82,7 @@ class Evidence:
         refused = next((record.message for record in mine if record.status == "n/a"), "")
         signed = any(_signed(self.maps(method, e)) for e in tried)
         rows = [
-            self._compare(method, e, side, gamma)
+            self._compare(method, e, side, gamma, margin)
             for e in tried
             for side in _sides(signed, true_signs=_signed(self.truth(e)))
         ]
@@ -132,7 +93,7 @@ class Evidence:
         return self.maps(self.controls["oracle"], environment)
 
     def _compare(
-        self, method: str, environment: str, side: TruthSide, gamma: float
+        self, method: str, environment: str, side: TruthSide, gamma: float, margin: float
     ) -> TruthComparison:
         precision, recall = (
             self.numbers[method, environment, side, metric] for metric in ("precision", "recall")
@@ -141,27 +102,37 @@ class Evidence:
             self.f1(label, environment, side)
             for label in (method, self.controls["random"], self.controls["constant"])
         )
+        maps, truth = self.maps(method, environment), self.truth(environment)
+        grid = native_grid(maps) if method in self.coarse else None
+        highest = ceilings(truth, grid, side)
+        short = (highest - soft_scores(maps, truth, side)[2]).round(decimals=6)  # not its rounding
         row = TruthComparison(
-            method, environment, side, precision, recall, f1, random, constant, gamma
-        )
-        if not row.counts or f1 >= gamma:
-            return row
-        return replace(row, refuted=True, reason=self._reason(row))
+            method, environment, side, precision, recall, f1, float(highest.nanmean()),
+            _lower_end(short[~short.isnan()]), "" if grid is None else str(grid),
+            random, constant, gamma, margin,
+        )  # fmt: skip
+        return replace(row, reason=self._reason(row, grid)) if row.refuted else row
 
-    def _reason(self, row: TruthComparison) -> str:
+    def _reason(self, row: TruthComparison, grid: NativeGrid | None) -> str:
         """What went wrong, as far as other maps and other numbers of the same maps show it."""
         for option, label in self.variants.get(row.method, ()):
-            if self.f1(label, row.environment, row.truth) >= row.gamma:
+            if self.f1(label, row.environment, row.truth) >= row.passing:
                 return "wrong baseline" if option in BASELINES else f"wrong {option}"
         maps, truth = self.maps(row.method, row.environment), self.truth(row.environment)
         if not bool((maps != 0).any()):
             return "empty maps"
+        if grid is not None and _best_moved(maps, truth, row.truth, grid) >= row.passing:
+            return "shifted"
+        if grid is None and (cells := native_grid(maps)) is not None:
+            reachable = float(ceilings(truth, cells, row.truth).nanmean())
+            if row.f1 >= min(row.gamma, reachable - row.margin):
+                return "too coarse"
         if row.truth in ("positive", "negative"):
-            if float(soft_scores(-maps, truth, row.truth)[2].nanmean()) >= row.gamma:
+            if float(soft_scores(-maps, truth, row.truth)[2].nanmean()) >= row.passing:
                 return "signs flipped"
             if not bool((maps < 0).any() if row.truth == "negative" else (maps > 0).any()):
                 return f"no {row.truth} values"
-            if self.f1(row.method, row.environment, "overall") >= row.gamma:
+            if self.f1(row.method, row.environment, "overall") >= row.passing:
                 return "right places, wrong signs or weights"
         if row.precision < row.recall:
             return "marks what is not relevant"
@@ -180,8 +151,26 @@ class Evidence:
         return strip
 
 
+def _lower_end(gaps: Tensor) -> float:  # [n]
+    """The lower end of the interval of a mean; equal numbers, of designed images, are their mean."""
+    if len(gaps) and bool((gaps == gaps[0]).all()):
+        return float(gaps[0])
+    return mean_interval(gaps.numpy()).within(-1, 1).low
+
+
 def _signed(maps: Tensor) -> bool:
     return bool(-maps.min() > FAINT * maps.abs().max())
+
+
+def _best_moved(maps: Tensor, truth: Tensor, side: TruthSide, grid: NativeGrid) -> float:
+    """The highest mean F1 of the maps moved by up to one cell, in half cells."""
+    height, width = (
+        max(2, n // cells)
+        for n, cells in zip(maps.shape[1:], (grid.rows, grid.columns), strict=True)
+    )
+    moves = [(i * height // 2, j * width // 2) for i in range(-2, 3) for j in range(-2, 3)]
+    moved = (maps.roll(move, (1, 2)) for move in moves)
+    return max(float(soft_scores(one, truth, side)[2].nanmean()) for one in moved)
 
 
 def _sides(signed: bool, true_signs: bool) -> tuple[TruthSide, ...]:
@@ -214,6 +203,7 @@ def refute(
     out: str | Path,
     *,
     gamma: float = 0.5,
+    margin: float = MARGIN,
     samples: int = 10,
     sizes: Sequence[int] = SIZES,
     progress: bool = True,
@@ -225,7 +215,8 @@ def refute(
         methods: As a suite writes them, or `Choice`s. Methods with a baseline are also tried with
             the environment's own, those with feature units on other segments.
         out: The folder of the run.
-        gamma: The F1 below which a method is refuted.
+        gamma: The F1 below which a method is refuted, if it is also below its ceiling.
+        margin: How far below the ceiling of its resolution it may stay.
         samples: Images of each environment.
         sizes: Sides of the images.
         progress: Whether to show a bar.
@@ -235,17 +226,21 @@ def refute(
         The result of each method and of its variants, and the run behind them.
 
     Raises:
-        InputError: `gamma` is not above 0 and at most 1, or a method explains a probability.
+        InputError: `gamma` is not above 0 and at most 1, `margin` not from 0 to 1, or a method
+            explains a probability.
     """
     if not 0 < gamma <= 1:
         raise InputError(f"Expected `gamma` to be above 0 and at most 1, got {gamma}.")
+    if not 0 <= margin < 1:
+        raise InputError(f"Expected `margin` to be at least 0 and below 1, got {margin}.")
     tried: dict[str, object] = {}
     labels: dict[str, list[tuple[str, str]]] = {}
     for item in methods:
-        plain = _explaining_logits(item)
+        plain = _with_study_windows(_explaining_logits(item))
         variants = [(option, _with(plain, option, value)) for option, value in _variants(plain)]
         labels[_label(plain)] = [(option, _label(variant)) for option, variant in variants]
         tried |= {_label(one): one for one in (plain, *(variant for _, variant in variants))}
+    coarse = [label for label, item in tried.items() if _coarse(choose_one("method", item))]
     controls = {name: _control(name, tried.values()) for name in CONTROLS}
     added = [{name: {AS: label}} for name, label in controls.items() if label not in tried]
     spec = make_suite(
@@ -255,12 +250,18 @@ def refute(
             "protocols": [{"truth_f1": {"truth": side, AS: side}} for side in SIDES],
         }
     )
-    evidence = Evidence(run(spec, out, progress=progress, workers=workers), labels, controls)
-    return [evidence.judge(label, gamma) for label in tried], evidence
+    results = run(spec, out, progress=progress, workers=workers)
+    evidence = Evidence(results, labels, controls, coarse)
+    return [evidence.judge(label, gamma, margin) for label in tried], evidence
 
 
 def _label(item: object) -> str:
     return choose_one("method", item).label
+
+
+def _coarse(choice: Choice) -> bool:
+    declared = choice.plugin.coarse
+    return bool(declared(choice.options) if callable(declared) else declared)
 
 
 def _control(name: str, tried: Iterable[object]) -> str:
@@ -299,6 +300,18 @@ def _explaining_logits(item: object) -> object:
             f"`{choice.options['output']}`: the truth is that of a count."
         )
     return _with(item, "output", "logit")
+
+
+def _with_study_windows(item: object) -> object:
+    """Occlusion with the windows of AttributionLab, unless the user chose units."""
+    if isinstance(item, Choice) or choose_one("method", item).plugin.name != "occlusion":
+        return item
+    name, options = pick(item)
+    if "units" in options:
+        return item
+    own = take_display_name(options, get("method", name).options)
+    label = own or _label({name: options} if options else name)
+    return {name: {**options, "units": OCCLUSION, AS: label}}
 
 
 def _variants(item: object) -> Iterator[tuple[str, str]]:

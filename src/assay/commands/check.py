@@ -19,7 +19,8 @@ from assay.suite.defaults import CHECKED_METHODS, in_words
 if TYPE_CHECKING:
     from PIL import Image
 
-    from assay.answers.refutation import Evidence, RefutationResult, TruthComparison
+    from assay.answers.refutation import Evidence
+    from assay.answers.truth_comparison import RefutationResult, TruthComparison
 
 LAST = "refuted on a designed network; this does not measure faithfulness on yours."
 HINTS = {
@@ -27,6 +28,9 @@ HINTS = {
     "near whole colours",
     "wrong baseline": "with the environment's own, `given`, it is not refuted here",
     "signs flipped": "the negated map is not refuted",
+    "too coarse": "its maps vary by cells, at which the truth does no better; a method that "
+    "enlarges its maps declares `coarse=True`",
+    "shifted": "moved by up to one of its cells, the map is not refuted",
 }
 
 
@@ -43,13 +47,18 @@ def check(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="A method is refuted if the F1 of its maps against the truth is below.",
+            help="A method is refuted if the F1 of its maps against the truth is below this and "
+            "below the ceiling of their resolution.",
         ),
     ] = 0.5,
+    margin: Annotated[
+        float,
+        typer.Option(min=0.0, max=0.99, help="How far below its ceiling the F1 may be."),
+    ] = 0.05,
     samples: Annotated[int, typer.Option(min=2, help="Images per environment.")] = 10,
     sizes: Annotated[
         str, typer.Option(help="Side lengths of the images in pixels, separated by commas.")
-    ] = "32,64",
+    ] = "36,72",
     pictures: Annotated[
         Path, typer.Option(help="The folder for one image per refuted method, with truth and map.")
     ] = Path("assay-check"),
@@ -67,8 +76,8 @@ def check(
         raise PrerequisiteError(f"Expected `--pictures` to be a folder, got the file `{pictures}`.")
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         verdicts, evidence = refute(
-            named or CHECKED_METHODS, folder, gamma=gamma, samples=samples, sizes=sides,
-            progress=not as_json, workers=workers,
+            named or CHECKED_METHODS, folder, gamma=gamma, margin=margin, samples=samples,
+            sizes=sides, progress=not as_json, workers=workers,
         )  # fmt: skip
         drawn = {} if as_json else _pictures(verdicts, evidence)
     if as_json:
@@ -99,12 +108,15 @@ def _print(
 
 def _rows(verdict: RefutationResult) -> list[dict[str, object]]:
     """The rows for programs; for a method without a map, one row with the reason."""
-    from assay.answers.refutation import TruthComparison
+    from assay.answers.truth_comparison import TruthComparison
 
     if verdict.rows:
-        return [asdict(row) for row in verdict.rows]
+        return [
+            {**asdict(row), "verdict": row.verdict, "refuted": row.refuted} for row in verdict.rows
+        ]
     empty = dict.fromkeys(field.name for field in fields(TruthComparison))
-    return [{**empty, "method": verdict.method, "refuted": False, "reason": verdict.missing}]
+    none = {"verdict": "not decided", "refuted": False, "reason": verdict.missing}
+    return [{**empty, "method": verdict.method, **none}]
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -122,14 +134,22 @@ def _sentences(verdict: RefutationResult) -> list[str]:
     if verdict.failed:
         return [f"{name}: FAILED on some samples. {verdict.failed}"]
     if not verdict.decided:
+        if max(worst.f1_random, worst.f1_constant) < worst.gamma:
+            return [
+                f"{name}: not decided. At {worst.grid} cells the truth itself is hardly better "
+                f"than noise; use larger `--sizes`."
+            ]
         return [f"{name}: not decided. At this gamma noise is not refuted either; raise it."]
     if verdict.refuted:
         return _refuted(verdict)
     rest = f" Of {verdict.asked}; elsewhere: {verdict.missing}" if verdict.missing else ""
-    return [
-        f"{name}: not refuted on {verdict.decided} environments.{rest}",
-        f"  lowest: {_numbers(worst)}",
-    ]
+    status = f"not refuted on {verdict.decided} environments."
+    if verdict.limited:
+        status = (
+            f"resolution-limited on {verdict.limited} of {verdict.decided} environments: as good "
+            f"as the truth at its resolution."
+        )
+    return [f"{name}: {status}{rest}", f"  lowest: {_numbers(worst)}"]
 
 
 def _refuted(verdict: RefutationResult) -> list[str]:
@@ -154,10 +174,11 @@ def _refuted(verdict: RefutationResult) -> list[str]:
 
 
 def _numbers(row: TruthComparison) -> str:
+    cells = f" at {row.grid} cells" if row.grid else ""
     return (
-        f"F1 {row.f1:.2f} (precision {row.precision:.2f}, recall {row.recall:.2f}) of the "
-        f"{row.truth.replace('_', ' ')} truth in {row.environment}; random {row.f1_random:.2f}, "
-        f"constant {row.f1_constant:.2f}"
+        f"F1 {row.f1:.2f}, ceiling {row.ceiling:.2f}{cells} (precision {row.precision:.2f}, recall "
+        f"{row.recall:.2f}) of the {row.truth.replace('_', ' ')} truth in {row.environment}; "
+        f"random {row.f1_random:.2f}, constant {row.f1_constant:.2f}"
     )
 
 

@@ -1,12 +1,13 @@
 """Networks trained on a planted feature, with proof that they use it.
 
 The labels are drawn at random, whatever an image shows, so only the plant predicts them. A network
-that was trained this way need not use the plant, or all of it: `proof` tests that.
+that was trained this way need not use the plant, or all of it: `proof` tests that. Samples whose
+own answer does not need the plant are left out.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
@@ -25,13 +26,13 @@ from assay.environments.planted_network import (
     untrained_network,
 )
 from assay.environments.plants import Plant, show
-from assay.environments.proof import Proof, prove
-from assay.errors import InputError
+from assay.environments.proof import Proof, needs_plant, prove
+from assay.errors import InputError, PrerequisiteError
 from assay.plugins.option_types import Count
 from assay.plugins.registry import HowOnly, NamesCode, environment
 from assay.training.supervised import RATE
 from assay.training.trained_weights import TrainedWeights
-from assay.types import UPPER_BOUND, Dataset, Model, Pixels
+from assay.types import UPPER_BOUND, Dataset, Model
 
 Labels = Annotated[int, Field(ge=2)]
 Side = Annotated[int, Field(ge=8)]
@@ -41,12 +42,13 @@ Images = Annotated[object, NamesCode("dataset")]
 Net = Annotated[object, NamesCode("network")]
 Where = Annotated[str | None, HowOnly()]  # where a network is trained, and its weights are stored
 
+MOST_DRAWN = 8  # times the samples asked for, before too few of them need the plant
 PROVED = 500  # images of the proof; at least five per label
 ON_CARD = ("epochs", "train", "rate", "samples", "seed")  # the settings that the card repeats
 
 
 @environment(
-    "yellow_patch", family="planted", title="Yellow patch", cite="li2023m4",
+    "yellow_patch", version=2, family="planted", title="Yellow patch", cite="li2023m4",
 )  # fmt: skip
 def yellow_patch(
     trained: TrainedWeights,
@@ -80,7 +82,7 @@ def yellow_patch(
 
 
 @environment(
-    "number_watermark", family="planted", title="Number watermark", cite="li2024soco",
+    "number_watermark", version=2, family="planted", title="Number watermark", cite="li2024soco",
 )  # fmt: skip
 def number_watermark(
     trained: TrainedWeights,
@@ -121,7 +123,7 @@ def number_watermark(
 
 
 @environment(
-    "stripe_watermark", family="planted", title="Stripe watermark", cite="li2024soco",
+    "stripe_watermark", version=2, family="planted", title="Stripe watermark", cite="li2024soco",
 )  # fmt: skip
 def stripe_watermark(
     trained: TrainedWeights,
@@ -166,6 +168,8 @@ def _planted(
     train_on_plant(model, plant, base, planting, trained)
     proof = _proof(model, plant, base, planting.seed)
     proof.require(name)
+    drawing = _Drawing(model, plant, base, proof)
+    first, left_out = drawing.draw(planting.samples, 0)
     card = {
         "plant": name,
         "setting": {
@@ -174,13 +178,18 @@ def _planted(
             "classes": plant.classes,
         },
         "proof": proof.card(),
-        "truth": "upper bound" if proof.sufficient else "exact",
-        "note": _note(proof, base),
+        "truth": "upper bound" if proof.sufficient else "no smaller part found",
+        "left_out": left_out,
+        "note": first.note,
     }
+
+    def draw(n: int, seed: int) -> Dataset:
+        return first if (n, seed) == (planting.samples, 0) else drawing.draw(n, seed)[0]
+
     return Environment(
         name=name,
         model=replace(model, card={**model.card, "planted": card}),
-        draw=lambda n, seed: _draw(plant, base, pixels_of(model), n, seed, proof),
+        draw=draw,
         samples=planting.samples,
         card=card,
     )
@@ -195,7 +204,7 @@ def _proof(model: Model, plant: Plant, base: Base, seed: int) -> Proof:
 
 def _note(proof: Proof, base: Base) -> str:
     """What a reader should know about the truth."""
-    note = "The network needs the whole plant, as far as four of its parts can tell"
+    note = f"No smaller part of the plant was found to suffice, of {len(proof.parts)} tried"
     if proof.sufficient:
         note = (
             f"Upper-bound truth: a part of the plant ({', '.join(proof.sufficient)}) does what the "
@@ -215,29 +224,76 @@ def _note(proof: Proof, base: Base) -> str:
 # --- the samples ----------------------------------------------------------------------------------
 
 
-def _draw(plant: Plant, base: Base, pixels: Pixels, n: int, seed: int, proof: Proof) -> Dataset:
-    """Held-out images with the plant at places of a grid; the images without it are baselines."""
-    generator = torch.Generator().manual_seed(seed)
-    rows = torch.randperm(len(base.held_out), generator=generator)[
-        torch.arange(n) % len(base.held_out)
-    ]
-    labels = _balanced(plant.visible, n, generator)
-    places = plant.grid_places(n, torch.Generator().manual_seed(seed))
-    colours, region = plant.paint(labels, places)
-    clean = base.held_out[rows]
-    shown = normalised(pixels, show(clean, colours, region))
-    planted = samples_of(seed, shown, labels, region, normalised(pixels, clean))
-    if len(base.ids) > 1:
-        groups = [base.ids[row] for row in rows]
-    else:  # one canvas: the same label at the same place is the same image
-        spots = zip(labels.tolist(), places.tolist(), strict=True)
-        groups = [f"{label} at {place[0]}, {place[1]}" for label, place in spots]
-    return replace(
-        planted,
-        has=planted.has | ({UPPER_BOUND} if proof.sufficient else set()),
-        groups=dict(zip(planted.ids, groups, strict=True)),
-        note=_note(proof, base),
-    )
+@dataclass(frozen=True)
+class _Drawing:
+    """Draws held-out images with the plant; the images without it are baselines."""
+
+    model: Model
+    plant: Plant
+    base: Base
+    proof: Proof
+
+    def draw(self, n: int, seed: int) -> tuple[Dataset, int]:
+        """`n` samples whose answers need the plant, and how many were left out before the last.
+
+        A larger `n` starts with the same samples.
+
+        Raises:
+            PrerequisiteError: Too few answers need it.
+        """
+        count, kept = n, torch.zeros(0)
+        while len(kept) < n:
+            if count > MOST_DRAWN * n + PROVED:
+                raise PrerequisiteError(
+                    f"Expected {n} samples of `{self.model.name}` whose answers need the plant, "
+                    f"got {len(kept)} of {count // 2} drawn. Train longer (`epochs`) or with more "
+                    f"images (`train`)."
+                )
+            rows, labels, places = self._candidates(count, seed)
+            colours, region = self.plant.paint(labels, places)
+            clean = self.base.held_out[rows]
+            planted = show(clean, colours, region)
+            needed = needs_plant(classifier(self.model), planted, clean, labels)
+            kept = needed.nonzero().flatten()[:n]
+            count *= 2
+        left_out = int(kept[-1]) + 1 - n
+        pixels = pixels_of(self.model)
+        samples = samples_of(
+            seed, normalised(pixels, planted[kept]), labels[kept], region[kept],
+            normalised(pixels, clean[kept]),
+        )  # fmt: skip
+        note = _note(self.proof, self.base)
+        if left_out:
+            note += (
+                f". {left_out} of {n + left_out} samples drawn are left out: their answer is wrong "
+                f"with the plant, or right without it"
+            )
+        made = replace(
+            samples,
+            has=samples.has | ({UPPER_BOUND} if self.proof.sufficient else set()),
+            groups=self._groups(samples.ids, rows[kept], labels[kept], places[kept]),
+            note=note,
+        )
+        return made, left_out
+
+    def _candidates(self, n: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows of the held-out images, labels, and places of a grid; each `[n, ...]`."""
+        generator = torch.Generator().manual_seed(seed)
+        held_out = len(self.base.held_out)
+        rows = torch.randperm(held_out, generator=generator)[torch.arange(n) % held_out]
+        labels = _balanced(self.plant.visible, n, generator)
+        return rows, labels, self.plant.grid_places(n, torch.Generator().manual_seed(seed))
+
+    def _groups(
+        self, ids: Sequence[str], rows: Tensor, labels: Tensor, places: Tensor
+    ) -> dict[str, str]:
+        """What each sample has in common with others: the image, or on one canvas the plant."""
+        if len(self.base.ids) > 1:
+            groups = [self.base.ids[row] for row in rows]
+        else:  # one canvas: the same label at the same place is the same image
+            spots = zip(labels.tolist(), places.tolist(), strict=True)
+            groups = [f"{label} at {place[0]}, {place[1]}" for label, place in spots]
+        return dict(zip(ids, groups, strict=True))
 
 
 def _balanced(labels: Sequence[int], n: int, generator: torch.Generator) -> Tensor:  # [n]

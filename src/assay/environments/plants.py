@@ -14,6 +14,7 @@ ACROSS = 50  # places along a side where samples are evaluated, as in M4
 SHARE = 60 / 224  # the side of the square as a share of the image's side, in M4 and SoCo
 BANDS = 7
 YELLOW = (1.0, 1.0, 0.0)
+WHOLE = 1e-6  # of a pixel: a share that rounding makes a little too small is still whole
 TWO_DIGITS = 9  # pixels a side of the smallest square that holds two digits in a frame
 
 # Ten digits of 3 x 5 pixels, row by row.
@@ -132,25 +133,73 @@ def stripes(size: int, classes: int, bands: int = BANDS) -> Plant:
 
 
 def parts(region: Tensor, thickness: int, generator: torch.Generator) -> dict[str, Tensor]:
-    """Parts of a plant by name, each `[B, H, W]`.
+    """Parts of a plant of about half its pixels or fewer, by name, each `[B, H, W]`.
 
-    `half` is its left half, `border` its outermost pixels, `interior` the others, `quarter` a
-    random quarter of its pixels.
+    The halves lie at its four sides. `border` is its outermost pixels, `interior` the others,
+    `quarter` a random quarter of its pixels.
     """
     inside = F.pad(region[:, None].float(), [thickness] * 4)
     interior = -F.max_pool2d(-inside, 2 * thickness + 1, stride=1)[:, 0] > 0
-    columns = region.mT.flatten(1)
-    first = (columns.cumsum(1) * 2 <= columns.sum(1, keepdim=True)) & columns
     flat = region.flatten(1)
     draws = torch.rand(flat.shape, generator=generator).masked_fill(~flat, 2.0)
     place = draws.argsort(1).argsort(1)
     quarter = (place < (flat.sum(1, keepdim=True) / 4).ceil()) & flat
     return {
-        "half": first.reshape(region.mT.shape).mT,
+        **{f"{side} half": half for side, half in _at_sides(region, 0.5).items()},
         "border": region & ~interior,
         "interior": interior,
         "quarter": quarter.reshape(region.shape),
     }
+
+
+def blocks(region: Tensor, share: float) -> dict[str, Tensor]:
+    """Contiguous parts with this share of a plant's pixels, by name, each `[B, H, W]`.
+
+    They lie at its four sides, in its four corners and in its centre.
+    """
+    corners = {
+        "upper left": (0.0, 0.0),
+        "upper right": (0.0, 1.0),
+        "lower left": (1.0, 0.0),
+        "lower right": (1.0, 1.0),
+        "central": (0.5, 0.5),
+    }
+    found = {
+        **_at_sides(region, share),
+        **{
+            name: _lines(region, share, down) & _lines(region.mT, share, across).mT
+            for name, (down, across) in corners.items()
+        },
+    }
+    return {f"{name} {share:.0%}": block for name, block in found.items()}
+
+
+def _at_sides(region: Tensor, share: float) -> dict[str, Tensor]:
+    """Contiguous parts at each side, cut to the pixel: lines from that side, then part of one."""
+    across = region.mT
+    return {
+        "left": _first(across, share).mT,
+        "right": _first(across.flip(1, 2), share).flip(1, 2).mT,
+        "top": _first(region, share),
+        "bottom": _first(region.flip(1, 2), share).flip(1, 2),
+    }
+
+
+def _first(region: Tensor, share: float) -> Tensor:
+    """The first pixels of each region, row by row, up to a share of them."""
+    flat = region.flatten(1)
+    first = (flat.cumsum(1) <= share * flat.sum(1, keepdim=True) + WHOLE) & flat
+    return first.reshape(region.shape)
+
+
+def _lines(region: Tensor, share: float, position: float) -> Tensor:
+    """The root of a share of the rows that a region fills, from its first (0) to its last (1)."""
+    filled = region.any(2)
+    count = filled.sum(1, keepdim=True)
+    chosen = (math.sqrt(share) * count + WHOLE).floor()
+    first = (position * (count - chosen)).floor()
+    rank = filled.cumsum(1) - 1
+    return region & (filled & (rank >= first) & (rank < first + chosen))[:, :, None]
 
 
 def _square(size: int, side: int, places: Tensor) -> Tensor:  # [B, H, W]

@@ -1,17 +1,22 @@
-"""Proof of use: a network that was trained on a plant must need it, and nothing else."""
+"""Proof of use: a network that was trained on a plant must need it, and nothing else.
+
+A part of the plant may be all that the network needs. Parts of many shapes are tried; that none of
+them suffices does not show that no part does.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
 
-from assay.environments.plants import Plant, parts, show
+from assay.environments.plants import Plant, blocks, parts, show
 from assay.errors import PrerequisiteError
 from assay.types.hashing import count_distinct
 
 RIGHT = 0.9  # the accuracy that is required where the plant is shown
 MARGIN = 0.1  # how much more often than by chance an answer may stay right without the plant
+BLOCKS = (0.6, 0.7, 0.8, 0.9)  # the shares of a plant's pixels in larger parts
 SUFFICES = 0.9  # a part that keeps this share of the accuracy that the whole plant adds suffices
 
 
@@ -30,7 +35,8 @@ class Proof:
             it. A network that ignores the plant changes none.
         alone: Accuracy with the plant on a canvas of the mean colour.
         moved: Accuracy with the plant on another image.
-        parts: Accuracy with a part of the plant: half, border, interior, quarter.
+        parts: Accuracy with a part of the plant: halves, border, interior, quarter. Where none of
+            them suffices, also blocks of 60 to 90 % of it, up to the first share that does.
     """
 
     images: int
@@ -130,9 +136,12 @@ def prove(
     def right(background: Tensor, shown: Tensor) -> float:
         return float(are_right(background, shown).double().mean())
 
+    def accuracies(some: Mapping[str, Tensor]) -> dict[str, float]:
+        return {name: right(images, shown) for name, shown in some.items()}
+
     before, after = are_right(images, region), are_right(images, torch.zeros_like(region))
     known = before & region.flatten(1).any(1)  # right, and there is something to remove
-    return Proof(
+    proof = Proof(
         images=n,
         distinct=count_distinct(images),
         chance=1 / plant.classes,
@@ -141,8 +150,24 @@ def prove(
         changed=float((known & ~after).sum() / known.sum().clamp(min=1)),
         alone=right(mean.expand_as(images), region),
         moved=right(images.roll(1, 0), region),
-        parts={
-            name: right(images, shown)
-            for name, shown in parts(region, plant.thickness, generator).items()
-        },
+        parts=accuracies(parts(region, plant.thickness, generator)),
     )
+    for share in BLOCKS:
+        if proof.used and not proof.sufficient:
+            larger = accuracies(blocks(region, share))
+            proof = replace(proof, parts={**proof.parts, **larger})
+    return proof
+
+
+def needs_plant(
+    answer: Callable[[Tensor], Tensor], planted: Tensor, clean: Tensor, labels: Tensor
+) -> Tensor:  # [B] bool
+    """Whether each answer needs its plant: it is right with the plant and wrong without it.
+
+    Args:
+        answer: From pixels `[B, 3, H, W]` to the predicted classes `[B]`.
+        planted: Images that show a plant.
+        clean: The same images without it.
+        labels: The labels that the plants show.
+    """
+    return (answer(planted) == labels) & (answer(clean) != labels)

@@ -75,7 +75,8 @@ def attributor(source: Any, options: Options, model: Model, name: str = "") -> C
             parts.append(_at_input(maps, batch, name or kind)[:asked].detach())
         return torch.cat(parts)
 
-    plugin = Method(kind, run, family="given", title=name or kind)
+    coarse = hasattr(source, "layer")  # as captum's attributions to a layer
+    plugin = Method(kind, run, family="given", title=name or kind, coarse=coarse)
     chosen = name or label(kind, {**recorded, **reduction}, REDUCTION)
     # Its arguments are separate, because one of them may also be called `abs`.
     known = {"arguments": recorded, "source_hash": _identity(source, model.net)}

@@ -47,6 +47,7 @@ def _on_data(passes: Callable[[Options], Passes]) -> Callable[[Model, Batch, Opt
     needs=["gradients", "image", "spatial"],
     passes=_iba_passes,
     passes_on=_on_data(_iba_passes),
+    coarse=True,
     family="bottleneck",
     cite="schulz2020",
     title="IBA",

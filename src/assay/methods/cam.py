@@ -114,7 +114,12 @@ def _check_used(model: Model, seen: list[Tensor]) -> None:
 
 
 gradient_cam = functools.partial(
-    method, needs=["gradients", "image", "spatial"], noise=True, passes=one_pass, family="cam"
+    method,
+    needs=["gradients", "image", "spatial"],
+    noise=True,
+    coarse=True,
+    passes=one_pass,
+    family="cam",
 )
 
 
@@ -250,6 +255,7 @@ def _noisy_passes(options: Options) -> Passes:
     "smooth_gradcam_pp",
     needs=["gradients", "image", "spatial"],
     passes=_noisy_passes,
+    coarse=True,
     family="cam",
     cite="omeiza2019",
     title="Smooth Grad-CAM++",

@@ -29,7 +29,14 @@ def needs_of(options: Options) -> set[str]:
     return set(choice.plugin.required(choice.options))
 
 
-@method("random", control="random", needs=_grid_needs, family="controls", title="Random")
+@method(
+    "random",
+    control="random",
+    needs=_grid_needs,
+    coarse=lambda options: options["grid"] != "pixel",
+    family="controls",
+    title="Random",
+)
 def random(
     model: Model, batch: Batch, *, grid: Literal["pixel"] | Annotated[int, Field(ge=1)] = "pixel"
 ) -> Tensor:

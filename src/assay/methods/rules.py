@@ -201,6 +201,7 @@ def _excited(options: Options) -> Passes:
     "excitation_backprop",
     version=2,
     needs=lambda options: {"gradients"} if options["layer"] is None else {"gradients", "image"},
+    coarse=lambda options: options["layer"] is not None,
     noise=True,
     passes=_excited,
     family="relevance",

@@ -147,10 +147,10 @@ class Method(Plugin):
 
     kind: ClassVar[str] = "method"
     passes: Callable[[Mapping[str, Any]], Passes] = lambda options: Passes()
-    # (model, batch, options) -> passes, where they depend on the network or the data
-    passes_on: Callable[[Any, Any, Mapping[str, Any]], Passes] | None = None
+    passes_on: Callable[[Any, Any, Mapping[str, Any]], Passes] | None = None  # by model, batch
     control: Literal["", "random", "model_free", "other"] = ""
     noise: bool = False  # whether it explains `points(model, batch)`, to which noise can be added
+    coarse: bool | Callable[[Options], bool] = False  # whether its maps are enlarged from cells
     intervenes: Intervenes | None = None  # for methods that use the engine: which rows they need
     settle: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # adds a file's hash
     promise: Promise | None = None  # about its maps: see `assay.methods.promises`
@@ -307,7 +307,7 @@ def method(name: str, **facts: Any) -> Callable[[Function], Function]:
             `passes_on`, the same from model, batch and options, where the cost depends on them;
             `noise`, whether it explains `points(model, batch)`; `intervenes`, for methods that use
             the engine; `promise`, what its formula promises about its maps; `control`;
-            `title`, `family`, `cite`, `version`.
+            `coarse`, whether its maps are enlarged; `title`, `family`, `cite`, `version`.
     """
     if "check" in facts:  # the name in earlier versions
         facts["promise"] = facts.pop("check")

@@ -127,8 +127,8 @@ def needed(claim: Claim, proofs: Mapping[str, Options], refused: Sequence[str]) 
     for way in ("alone", "moved"):
         stays = replicates(f"{way} - whole", [card[way] - card["planted"] for card in cards])
         effects.append(replace(stays, margin=STAYS))
-    parts = {part: sum(part in card["sufficient"] for card in cards) for part in cards[0]["parts"]}
-    enough = ", ".join(f"{part} {count}" for part, count in parts.items())
+    parts = Counter(part for card in cards for part in card["sufficient"])
+    enough = ", ".join(f"{part} {count}" for part, count in parts.items()) or "none"
     without = f", but {', '.join(refused)}" if refused else ""
     lowest = min(card["changed"] for card in cards)
     note = (
