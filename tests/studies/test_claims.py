@@ -119,13 +119,35 @@ def test_p_values_are_those_of_student():
 
 
 @pytest.mark.parametrize("count", [0, 3, 10])
-def test_a_share_has_wilsons_interval(count):
+def test_a_share_has_the_exact_binomial_interval(count):
     found = effects.share("it", count, 10)
-    expected = stats.binomtest(count, 10).proportion_ci(method="wilson")
+    expected = stats.binomtest(count, 10).proportion_ci(method="exact")
     assert found.interval() == pytest.approx((expected.low, expected.high))
-    agrees = replace(found, direction="above", margin=0.5)
-    assert (c.p_values(agrees)[0] <= 0.05) == (expected.low > 0.5)
-    assert (c.p_values(agrees)[1] <= 0.05) == (expected.high < 0.5)
+    for margin in (0.1, 0.5, 0.9):
+        agrees = replace(found, direction="above", margin=margin)
+        one_sided = [stats.binomtest(count, 10, margin, alternative=a).pvalue
+                     for a in ("greater", "less")]  # fmt: skip
+        assert c.p_values(agrees) == pytest.approx([min(1, 2 * p) for p in one_sided])
+        assert (c.p_values(agrees)[0] <= 0.05) == (expected.low > margin)
+        assert (c.p_values(agrees)[1] <= 0.05) == (expected.high < margin)
+    for margin, expected in ((-0.1, (0.0, 1.0)), (1.1, (1.0, 0.0))):
+        assert found.tails(margin) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "expected"),
+    [(10, 10, "undecided"), (35, 35, "undecided"), (36, 36, "holds"), (0, 10, "fails"),
+     (95, 100, "undecided"), (98, 100, "holds")],
+)  # fmt: skip
+def test_a_share_is_decided_by_the_exact_test(count, n, expected):
+    """Ten of ten do not show that nine of ten would: the exact p-value is .35."""
+    claim = replace(CLAIM, margin=0.9, n=n)
+    row = verdict([effects.share("it", count, n)], claim)
+    assert row.verdict == expected
+    assert row.p_holds == pytest.approx(min(1, 2 * stats.binom.sf(count - 1, n, 0.9)))
+    if expected == "undecided":
+        needed = int(row.remedy.split("n = ")[1].split(" ")[0].replace(",", ""))
+        assert needed > n
 
 
 def test_a_correlation_has_fishers_interval():

@@ -225,10 +225,11 @@ def _distance(effect: Effect) -> float:
     """The standard error divided by the distance from the nearest margin."""
     margin = effect.margin or 0.0
     edges = [margin] if effect.direction in ("above", "below") else [margin, -margin]
-    nearest = min(abs(effect.value - edge) for edge in edges)
-    if effect.error == 0:
+    edge = min(edges, key=lambda edge: abs(effect.value - edge))
+    nearest, error = abs(effect.value - edge), effect.error_at(edge)
+    if error == 0:
         return 0.0
-    return effect.error / nearest if nearest > 0 else math.inf
+    return error / nearest if nearest > 0 else math.inf
 
 
 def _quantile(alpha: float, n: int) -> float:
