@@ -17,6 +17,7 @@ from assay.run import dry_run, run
 from assay.studies.claim import Claim, ClaimRow, SettingKind
 from assay.studies.published_claims import chosen, module_of, parse, write
 from assay.studies.reading import Reading
+from assay.studies.reproduction import reproducible
 from assay.suite.spec import Spec, make_suite
 from assay.training.trained_weights import TrainedWeights
 
@@ -36,6 +37,7 @@ class Study:
         seed: The seed of everything random.
         steps: Steps of integrated gradients; Extremal Perturbation takes 16 times as many.
         size: Pixels a side of designed images.
+        pixels: Pixels a side of the dataset's images.
         others: Networks that only some claims need, in the form of `models`.
         training: The datasets that networks are trained on, as a suite writes them.
         resamples: Resamples of a bootstrap.
@@ -54,6 +56,7 @@ class Study:
     seed: int = 0
     steps: int = 50
     size: int = 224
+    pixels: int | None = None
     resamples: int = 2000
     device: str | None = None
     workers: int = 1
@@ -87,6 +90,7 @@ class Study:
         """
         if data is None:
             return cls(None, {}, out, **_chosen(how))
+        how["pixels"] = 32
         images = data / "cifar10" / "cifar10_test_lossless.parquet"
         weights = {
             name: data / "weights" / "cifar10-resnet" / f"{name.replace('cifar_', 'cifar10_')}"
@@ -115,6 +119,7 @@ class Study:
         images = data / "imagenet-sample" / "imagenet_sample_1000.parquet"
         _require_files(images)
         models = {"efficientnet_lite0": "efficientnet_lite0"}
+        how["pixels"] = 224
         return cls({"parquet": {"path": str(images)}}, models, out, **_chosen(how))
 
     def suite(self, model: str, methods: Sequence[Item], protocols: Sequence[Item]) -> Spec:
@@ -184,7 +189,8 @@ def run_study(name: str, study: Study) -> tuple[list[ClaimRow], Path]:
     about = {"assay": __version__, "python": platform.python_version(), "seed": study.seed}
     path = study.out / f"{paper}.json"
     for claim in claims:
-        path = write(paper, tests[claim.id](claim, study), study.out, about)
+        rows = [reproducible(row, study) for row in tests[claim.id](claim, study)]
+        path = write(paper, rows, study.out, about)
     ids = {claim.id for claim in claims}
     written = parse(path.read_text(encoding="utf-8"), str(path))
     return [row for row in written if row.claim in ids], path
@@ -231,7 +237,7 @@ def main(paper: str) -> None:
     parser.add_argument("claims", nargs="*", default=[paper], help=f"e.g. {paper}.12; else all")
     parser.add_argument("--data", type=Path, help="holds cifar10/, weights/, imagenet-sample/")
     parser.add_argument("--out", type=Path, required=True, help="runs and results; continued")
-    for name in ("n", "trials", "seed", "steps", "resamples", "workers", "micro-batch"):
+    for name in ("n", "trials", "seed", "size", "steps", "resamples", "workers", "micro-batch"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--device", help="e.g. cuda")
     parser.add_argument("--imagenet", action="store_true", help="EfficientNet-Lite0 on ImageNet")
@@ -262,4 +268,4 @@ def _result_line(row: ClaimRow) -> str:
     if row.value is None:
         return f"{row.id}: {row.verdict}. {row.note}"
     interval = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]"
-    return f"{row.id}: {row.verdict} ({row.setting}, n {row.n}): {interval}"
+    return f"{row.id}: {row.verdict} ({row.setting}, n {row.n}): {interval}\n  {row.command}"
