@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import PrerequisiteError
-from assay.studies.claim import Claim, ClaimRow, Effect, make_row
+from assay.studies.claim import Claim, ClaimRow, Effect, make_row, open_row
 
 if TYPE_CHECKING:
     from assay.studies.setting import Study
@@ -23,14 +23,18 @@ Times = dict[str, dict[str, float]]  # seconds for 100 images by network and met
 
 
 def only_two_take_seconds(claim: Claim, study: Study) -> list[ClaimRow]:
-    """12: one row for each table of times in the study's folder, named by its file."""
+    """12: one row for each table of times in the study's folder, named by its file.
+
+    Without a table the row is open, so that a run of all claims goes on.
+    """
     tables = sorted(study.out.glob(TABLES))
     if not tables:
-        raise PrerequisiteError(
-            f"Expected a table of times `{study.out / TABLES}`, but there is none. Make one with "
-            f"`python -m benchmarks.speed --device cuda --out {study.out / 'speed_GPU.md'}`, or "
-            f"pass `--out benchmarks`, which holds those of this repository."
+        reason = (
+            f"Expected a table of times `{TABLES}` in the folder given as `--out`, but there is "
+            f"none. `python -m benchmarks.speed` makes one; `--out benchmarks` holds those of the "
+            f"repository."
         )
+        return [open_row(claim, reason=reason)]
     return [row_of_table(claim, path) for path in tables]
 
 
