@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value roar leakage scale long-run simulate docs gallery rooms counts listing lint clean
+.PHONY: demo test test-slow bench cifar value roar leakage scale long-run simulate docs gallery rooms counts claims listing lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -64,6 +64,10 @@ rooms:
 # The numbers of methods, controls, protocols and environments in README.md and docs/index.md.
 counts: .venv/dev
 	$(BIN)/python docs/counts.py
+
+# The verdicts of the published claims in docs/claims.md.
+claims: .venv/dev
+	$(BIN)/python docs/claims_table.py
 
 # The table of built-in plug-ins that `assay list` prints without importing them.
 listing: .venv/dev

@@ -122,6 +122,13 @@ def test_the_numbers_of_plugins_are_right():
         assert text == counts.with_counts(text), "Run `make counts`."
 
 
+def test_the_verdicts_of_claims_are_those_published():
+    table = load_script("claims_table")
+    text = table.PAGE.read_text()
+    assert table.MARKED.search(text), "The page has no place for the verdicts."
+    assert text == table.with_verdicts(text), "Run `make claims`."
+
+
 # --- the reference --------------------------------------------------------------------------------
 
 

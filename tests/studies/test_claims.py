@@ -6,12 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
 from assay.errors import InputError
 from assay.studies import claim as c
 from assay.studies import effect as effects
-from assay.studies.published_claims import claims_of, complete, parse, published, write
+from assay.studies.claim_verdict import RULE, verdict_of, verdicts_of
+from assay.studies.published_claims import (
+    PAPERS,
+    claims_of,
+    complete,
+    parse,
+    published,
+    write,
+)
 
 CLAIM = c.Claim("soco.12", "soco", "Something rises", margin=0.1, n=100)
 
@@ -60,6 +69,7 @@ def test_the_stated_number_would_decide():
     needed = int(row.remedy.split("n = ")[1].split(" ")[0].replace(",", ""))
     assert needed > 100
     for n, expected in ((needed, "holds"), (int(needed * 0.9), "undecided")):
+        assert n >= CLAIM.n
         error = 0.01 * np.sqrt(100 / n)
         assert verdict([effect(0.11, error, n)]).verdict == expected
 
@@ -71,10 +81,90 @@ def test_an_exact_number_decides_without_error():
 
 
 def test_few_units_decide_nothing():
-    row = verdict([effect(0.9, n=9)])
+    row = verdict([effect(0.9, n=9)], replace(CLAIM, n=5))
     assert row.verdict == "undecided"
     assert "fewer than 10 units" in row.remedy
-    assert "Fewer than the 100 wanted" in row.note
+
+
+# --- rows to be run again -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "text"),
+    [
+        ({"n": 99}, "n", "n = 99 instead of 100"),
+        ({"size": 112, "stated_size": 224}, "size", "images of 112 instead of 224 pixels a side"),
+        ({"unit": "pixel"}, "unit", "its units are pixel"),
+        ({"definition": 0}, "definition", "made by an earlier definition of the test"),
+        ({"left_out": ["one part"]}, "left_out", "without one part"),
+    ],
+)
+def test_a_row_that_its_command_does_not_give_is_to_be_run_again(change, reason, text):
+    made = c.make_row(CLAIM, [effect(0.9)], "exact")
+    assert c.judge([made], [CLAIM])[0].verdict == "holds"
+    (row,) = c.judge([replace(made, **change)], [CLAIM])
+    assert row.verdict == "to be run again"
+    assert row.again == [reason]
+    assert row.remedy == f"To be run again: {text}."
+    assert text in row.shown()["note"]
+
+
+def test_a_row_that_is_to_be_run_again_makes_no_other_easier_to_decide():
+    claims = [replace(CLAIM, id=f"soco.{i}") for i in range(1, 4)]
+    sure, sure_too, weak = (
+        c.make_row(claim, [effect(0.1 + by)], "exact")
+        for claim, by in zip(claims, (0.2, 0.2, 0.0215), strict=True)
+    )
+    assert [row.verdict for row in c.judge([sure, sure_too, weak])][2] == "holds"
+    rows = c.judge([replace(sure, n=50), replace(sure_too, n=50), weak])
+    assert [row.verdict for row in rows] == ["to be run again"] * 2 + ["undecided"]
+
+
+# --- one verdict a claim --------------------------------------------------------------------------
+
+
+def rows_with(*verdicts, setting="exact"):
+    return [
+        replace(c.make_row(CLAIM, [effect(0.2)], setting, f"row {i}"), verdict=v,
+                again=["left_out"] if v == "to be run again" else [], left_out=["a part"])
+        for i, v in enumerate(verdicts)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        (["holds"], "holds"),
+        (["holds", "holds"], "holds"),
+        (["does not carry over"] * 2, "does not carry over"),
+        (["fails", "does not carry over"], "fails"),
+        (["holds", "does not carry over"], "mixed"),
+        (["holds", "fails", "to be run again"], "mixed"),
+        (["holds", "undecided"], "undecided"),
+        (["holds", "not run yet"], "undecided"),
+        (["holds", "not testable here"], "undecided"),
+        (["holds", "to be run again"], "to be run again"),
+        (["undecided", "to be run again", "not run yet"], "to be run again"),
+        (["not run yet", "not testable here"], "not run yet"),
+        (["not testable here"], "not testable here"),
+    ],
+)
+def test_the_rows_of_a_claim_make_one_verdict(verdicts, expected):
+    verdict = verdict_of(rows_with(*verdicts))
+    assert verdict.verdict == expected
+    if len(set(verdicts)) > 1 and expected != "not run yet":
+        for place, each in enumerate(verdicts):
+            assert f"row {place}: {each}" in verdict.why
+
+
+def test_the_verdict_says_where_it_was_found():
+    settings = {"exact": "in the paper's setting", "scaled": "at another size",
+                "stand-in": "on a stand-in"}  # fmt: skip
+    for setting, words in settings.items():
+        assert verdict_of(rows_with("holds", setting=setting)).text == f"holds {words}"
+    both = [*rows_with("holds"), *rows_with("holds", setting="stand-in")]
+    assert verdict_of(both).text == "holds on a stand-in"
+    assert verdict_of(rows_with("does not carry over")).text == "does not carry over"
 
 
 def test_all_parts_are_needed_or_any():
@@ -119,13 +209,35 @@ def test_p_values_are_those_of_student():
 
 
 @pytest.mark.parametrize("count", [0, 3, 10])
-def test_a_share_has_wilsons_interval(count):
+def test_a_share_has_the_exact_binomial_interval(count):
     found = effects.share("it", count, 10)
-    expected = stats.binomtest(count, 10).proportion_ci(method="wilson")
+    expected = stats.binomtest(count, 10).proportion_ci(method="exact")
     assert found.interval() == pytest.approx((expected.low, expected.high))
-    agrees = replace(found, direction="above", margin=0.5)
-    assert (c.p_values(agrees)[0] <= 0.05) == (expected.low > 0.5)
-    assert (c.p_values(agrees)[1] <= 0.05) == (expected.high < 0.5)
+    for margin in (0.1, 0.5, 0.9):
+        agrees = replace(found, direction="above", margin=margin)
+        one_sided = [stats.binomtest(count, 10, margin, alternative=a).pvalue
+                     for a in ("greater", "less")]  # fmt: skip
+        assert c.p_values(agrees) == pytest.approx([min(1, 2 * p) for p in one_sided])
+        assert (c.p_values(agrees)[0] <= 0.05) == (expected.low > margin)
+        assert (c.p_values(agrees)[1] <= 0.05) == (expected.high < margin)
+    for margin, expected in ((-0.1, (0.0, 1.0)), (1.1, (1.0, 0.0))):
+        assert found.tails(margin) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "expected"),
+    [(10, 10, "undecided"), (35, 35, "undecided"), (36, 36, "holds"), (0, 10, "fails"),
+     (95, 100, "undecided"), (98, 100, "holds")],
+)  # fmt: skip
+def test_a_share_is_decided_by_the_exact_test(count, n, expected):
+    """Ten of ten do not show that nine of ten would: the exact p-value is .35."""
+    claim = replace(CLAIM, margin=0.9, n=n)
+    row = verdict([effects.share("it", count, n)], claim)
+    assert row.verdict == expected
+    assert row.p_holds == pytest.approx(min(1, 2 * stats.binom.sf(count - 1, n, 0.9)))
+    if expected == "undecided":
+        needed = int(row.remedy.split("n = ")[1].split(" ")[0].replace(",", ""))
+        assert needed > n
 
 
 def test_a_correlation_has_fishers_interval():
@@ -226,7 +338,7 @@ def test_a_paper_of_many_claims_asks_more_of_each():
 
 
 def test_results_are_kept_judged_together_and_sorted(tmp_path):
-    claims = {claim.id: claim for claim in claims_of("soco")}
+    claims = {claim.id: replace(claim, n=100) for claim in claims_of("soco")}
     late = c.make_row(claims["soco.12"], [effect(0.2)], "stand-in", "net")
     early = c.make_row(claims["soco.7"], [effect(0.2)], "exact")
     write("soco", [late], tmp_path, {})
@@ -255,30 +367,127 @@ def test_every_claim_is_stated_in_full():
     assert [claim.id for claim in claims_of("soco")] == [f"soco.{i}" for i in range(1, 18)]
 
 
-def test_what_is_published_is_in_the_repository_too():
-    root = Path(__file__).parents[2]
-    inside = root / "src" / "assay" / "studies" / "published" / "soco.json"
-    assert (root / "results" / "claims" / "soco.json").read_bytes() == inside.read_bytes()
-    stored = parse(inside.read_text(), inside.name)
-    assert c.judge(stored) == stored
-    known = {"holds", "fails", "undecided", "does not carry over", "not testable here"}
-    assert {row.verdict for row in stored} <= known
+ROOT = Path(__file__).parents[2]
+INSIDE = ROOT / "src" / "assay" / "studies" / "published"
+NO_IMAGES = {"soco.7", "soco.8"}  # vectors of numbers
+
+
+@pytest.fixture(scope="module", params=PAPERS)
+def stored(request):
+    """The paper, its claims by id, and its stored rows."""
+    paper = request.param
+    path = INSIDE / f"{paper}.json"
+    claims = {claim.id: claim for claim in claims_of(paper)}
+    return paper, claims, parse(path.read_text(), path.name)
+
+
+def test_what_is_published_is_in_the_repository_too(stored):
+    paper, claims, rows = stored
+    copy = ROOT / "results" / "claims" / f"{paper}.json"
+    assert copy.read_bytes() == (INSIDE / f"{paper}.json").read_bytes()
+    assert c.judge(rows, claims.values()) == rows
+    known = {
+        "holds", "fails", "undecided", "does not carry over", "not testable here", "not run yet",
+        "mixed", "to be run again",
+    }  # fmt: skip
+    assert {verdict.verdict for verdict in verdicts_of(published(paper))} <= known
+    assert all(row.note for row in published(paper))
+
+
+def test_every_published_row_states_what_it_is_made_of(stored):
+    _, claims, rows = stored
+    for row in rows:
+        if row.n is None:
+            continue
+        claim = claims[row.claim]
+        assert row.unit, row.id
+        assert row.stated_n == claim.n, row.id
+        assert (row.size is None) == (row.stated_size is None) == (row.claim in NO_IMAGES), row.id
+        program, options = row.command.split(" --run ")
+        assert program == "assay claims", row.id
+        assert options.split()[0] == row.claim, row.id
+        assert not row.source or (ROOT / row.source).is_file(), row.id
+
+
+def test_a_published_row_below_what_it_states_is_to_be_run_again(stored):
+    _, claims, rows = stored
+    for row in rows:
+        if row.n is None:
+            continue
+        claim = claims[row.claim]
+        short = (
+            row.n < claim.n
+            or row.unit not in (claim.unit, *claim.row_units)
+            or row.size != row.stated_size
+            or row.definition != claim.definition
+            or row.left_out
+        )
+        assert (row.verdict == "to be run again") == bool(short) == bool(row.again), row.id
+
+
+def test_a_command_gives_the_size_it_states(stored):
+    _, _, rows = stored
+    for row in rows:
+        words = row.command.split()
+        if "--size" in words:
+            assert words[words.index("--size") + 1] == str(row.stated_size), row.id
+        if row.n and not row.again and row.unit == "image":
+            assert int(words[words.index("--n") + 1]) >= row.n, row.id
+
+
+def test_nothing_of_soco_is_left_to_run():
     rows = {row.id: row for row in published("soco")}
     assert rows["soco.5"].verdict == "not testable here"
     assert not [row.id for row in rows.values() if row.verdict == "not run yet"]
-    assert all(row.note for row in rows.values())
 
 
-def test_the_command_prints_the_table(call):
+# The fields that programs read, in the order they have always had.
+FIRST = ["id", "paper", "statement", "setting", "value", "low", "high", "n", "verdict", "note"]
+
+
+def test_the_command_prints_rows_for_programs(call):
     code, output, _ = call("claims", "--paper", "soco", "--json")
     rows = json.loads(output)
     assert code == 0
-    assert list(rows[0]) == list(c.COLUMNS)
+    assert list(rows[0])[: len(FIRST)] == FIRST
     assert {row["id"].partition("@")[0] for row in rows} == {f"soco.{i}" for i in range(1, 18)}
-    code, output, _ = call("claims")
+    fields = {"claim", "unit", "stated_n", "size", "command", "again", "claim_verdict",
+              "claim_setting", "claim_text", "claim_why"}  # fmt: skip
+    assert fields <= set(rows[0])
+    of_one = {row["id"]: (row["verdict"], row["claim_verdict"]) for row in rows}
+    assert of_one["soco.8@literal"] == ("does not carry over", "mixed")
+    assert of_one["soco.8@clean"] == ("holds", "mixed")
+
+
+@pytest.mark.parametrize("more", [(), ("--rows",)])
+def test_the_command_prints_every_claim_once_within_80_columns(call, monkeypatch, more):
+    monkeypatch.setattr("assay.commands.claims.console", Console(width=80))
+    code, output, _ = call("claims", *more)
     assert code == 0
-    assert "testable" in output
-    assert all(f"soco.{i}" in output for i in range(1, 18))
+    lines = output.splitlines()
+    assert max(map(len, lines)) <= 80
+    heads = [line.partition(": ")[0] for line in lines if not line.startswith(" ")]
+    assert heads == [claim.id for paper in PAPERS for claim in claims_of(paper)]
+    assert len(lines) <= 3.5 * len(heads) or more
+
+
+def test_one_claim_is_printed_with_its_rows(call):
+    code, output, _ = call("claims", "soco.8")
+    assert code == 0
+    text = " ".join(output.split())
+    assert text.startswith("soco.8: mixed on a stand-in")
+    assert "soco.8@literal: does not carry over (stand-in), -0.109 [-0.111, -0.108]" in text
+    assert "n = 20 (stated 20), trial: data and changes drawn anew" in text
+    assert "$ assay claims --run soco.8" in text
+    assert "soco.8@" not in call("claims", "soco")[1]
+    assert call("claims", "soco", "--rows")[1].count("$ assay claims --run") == 25
+
+
+def test_the_rule_is_stated(call):
+    _, output, _ = call("claims", "--help")
+    page = (ROOT / "docs" / "claims.md").read_text()
+    for text in (output.replace("│", " "), page):
+        assert RULE in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -290,7 +499,10 @@ def test_the_command_prints_the_table(call):
         (["--run", "soco.5"], "It is about VGG-16"),
         (["--run", "soco.12"], "with `--data`"),
         (["--run", "soco.12", "--data", "nowhere"], "Expected a file `nowhere/cifar10"),
-        (["--run", "soco.12", "--paper", "soco"], "not both"),
+        (["--run", "soco.12", "--paper", "soco"], "Expected one of a name"),
+        (["soco.12", "--paper", "soco"], "Expected one of a name"),
+        (["soco.99"], "Unknown claim `soco.99`"),
+        (["soko"], "Did you mean `soco`"),
     ],
 )
 def test_mistakes_are_said_in_one_line(call, tmp_path, monkeypatch, arguments, message):

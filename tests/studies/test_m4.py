@@ -3,6 +3,7 @@
 import functools
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ def test_all_claims_are_stated():
         assert claim.statement, claim.id
         assert claim.statistic, claim.id
         assert claim.margin > 0, claim.id
-        assert claim.unit == "network", claim.id
+        assert claim.unit.startswith("image" if claim.id == "m4.12" else "network"), claim.id
         assert claim.n >= 10, claim.id
         assert bool(claim.reason) == (claim.id not in m4.TESTS), claim.id
 
@@ -40,8 +41,57 @@ def test_all_claims_are_stated():
 def test_the_table_needs_no_run(call):
     code, output, _ = call("claims", "--paper", "m4", "--json")
     assert code == 0
-    assert [row["id"] for row in json.loads(output)] == list(CLAIMS)
+    assert [row["claim"] for row in json.loads(output)] == list(CLAIMS)
     assert all(row.note for row in published("m4"))
+
+
+# --- times ----------------------------------------------------------------------------------------
+
+TIMES = """# Seconds for 100 images
+
+Abacus X1, torch 2; made by `python -m benchmarks.speed`.
+
+| network | method | forwards | backwards | seconds | over floor | M4's seconds |
+|---|---|---|---|---|---|---|
+| ResNet-50 | rise | 1000 | 0 | 1.85 | 1.09 |  |
+| ResNet-50 | smoothgrad[noise=samples=100] | 100 | 100 | {other} | 1 | 470 |
+| ResNet-50 | gradcam | 1 | 1 | 2.00 | 0.96 | 5 |
+| ViT-B/16 | generic_attention | 1 | 1 | 3.00 | 1.04 | 7 |
+| ViT-B/16 | bt_head | 20 | 20 | 300.00 | 0.52 | 179 |
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [("120.00", "holds"), ("19.00", "does not carry over"), ("62.00", "undecided")],
+)
+def test_times_are_decided_from_a_named_run(tmp_path, other, expected):
+    (tmp_path / "speed_abacus.md").write_text(TIMES.format(other=other))
+    (row,), _ = run_study("m4.12", Study(None, {}, tmp_path))
+    assert row.id == "m4.12@speed_abacus"
+    assert row.verdict == expected
+    assert "`speed_abacus.md` on Abacus X1" in row.note
+    assert row.source == (tmp_path / "speed_abacus.md").as_posix()
+    assert row.command == f"assay claims --run m4.12 --out {tmp_path}"
+    assert (row.n, row.size) == (100, 224)
+
+
+def test_times_need_a_table_of_two_networks(tmp_path):
+    (row,), _ = run_study("m4.12", Study(None, {}, tmp_path))
+    assert row.verdict == "not run yet"
+    assert "`python -m benchmarks.speed` makes one" in row.note
+    (tmp_path / "speed_half.md").write_text(TIMES.format(other="1.00").partition("| ViT")[0])
+    with pytest.raises(PrerequisiteError, match=r"on two networks, got {'ResNet-50'"):
+        run_study("m4.12", Study(None, {}, tmp_path))
+
+
+def test_the_published_times_are_those_of_the_benchmark(tmp_path):
+    table = Path(__file__).parents[2] / "benchmarks" / "speed_h200.md"
+    (tmp_path / table.name).write_bytes(table.read_bytes())
+    (row,), _ = run_study("m4.12", Study(None, {}, tmp_path))
+    (stored,) = (row for row in published("m4") if row.claim == "m4.12")
+    assert stored.source == "benchmarks/speed_h200.md"
+    assert (row.id, row.value, row.note) == (stored.id, stored.value, stored.note)
 
 
 # --- networks -------------------------------------------------------------------------------------
@@ -232,13 +282,15 @@ def in_small(monkeypatch, tmp_path):
 def test_the_claims_run_from_training_to_verdict(in_small):
     rows, path = run_study("m4", in_small)
     by_id = {row.id: row for row in rows}
-    assert list(by_id) == ["m4.4", "m4.8", "m4.13"]
-    assert [row.n for row in rows] == [2, 2, 5]  # one network is blind
+    assert list(by_id) == ["m4.4", "m4.8", "m4.12", "m4.13"]
+    assert [row.n for row in rows] == [2, 2, None, 5]  # one network is blind, nothing was timed
+    assert by_id.pop("m4.12").verdict == "not run yet"
     assert "Left out without proof of use: blind-0" in by_id["m4.4"].note
     assert "gradcam at" not in by_id["m4.4"].note
     assert "bt_head" in by_id["m4.8"].note
     assert "4 of 5 networks have proof of use, but blind-0" in by_id["m4.13"].note
-    assert all("Nothing is decided by fewer than 10 units" in row.remedy for row in rows)
+    assert {row.verdict for row in by_id.values()} == {"to be run again"}
+    assert "n = 2 instead of 10" in by_id["m4.4"].remedy
     assert path == in_small.out / "m4.json"
     before = logs(in_small.out / "patch-one-0-6")
     run_study("m4.4", in_small)

@@ -42,7 +42,7 @@ def test_a_claim_gives_a_row_for_each_network(name, study):
     assert row.id == f"{name}@toy_net"
     assert row.low <= row.value <= row.high
     assert (row.n, row.setting) == (12, "exact" if name == "soco.6" else "stand-in")
-    assert row.verdict in ("holds", "undecided", "fails", "does not carry over")
+    assert (row.verdict, row.again) == ("to be run again", ["n"])  # a few images only
     assert name in {r["claim"] for r in json.loads(path.read_text())["rows"]}
 
 
@@ -121,12 +121,12 @@ def test_falls_are_the_raw_completeness(study):
 
 def test_synthetic_claims_need_no_data(tmp_path, monkeypatch):
     monkeypatch.setattr(gaussian, "trial", lambda variant, seed: trial(seed))
-    rows, _ = run_study("soco.7", Study(None, {}, tmp_path, trials=12))
+    rows, _ = run_study("soco.7", Study(None, {}, tmp_path, trials=20))
     assert {row.id: row.verdict for row in rows} == {
         "soco.7@literal": "holds",
         "soco.7@clean": "holds",
     }
-    rows, _ = run_study("soco.8", Study(None, {}, tmp_path, trials=12))
+    rows, _ = run_study("soco.8", Study(None, {}, tmp_path, trials=20))
     assert {row.verdict for row in rows} == {"does not carry over"}
     with pytest.raises(PrerequisiteError, match="needs networks and images"):
         run_study("soco.9", Study(None, {}, tmp_path))

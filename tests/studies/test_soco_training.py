@@ -107,7 +107,7 @@ def test_a_network_learns_from_the_place_of_what_is_removed(study):
     assert right["disc and place"] > 0.9
     assert right["disc"] < 0.5
     assert "by the place alone" in row.note
-    assert (row.n, row.setting, row.verdict) == (2, "scaled", "undecided")
+    assert (row.n, row.setting, row.verdict) == (2, "scaled", "to be run again")
 
 
 def test_whole_images_are_asked_of_both_networks(study):

@@ -152,7 +152,7 @@ class Evidence:
 
 
 def _lower_end(gaps: Tensor) -> float:  # [n]
-    """The lower end of the interval of a mean; equal numbers, of designed images, are their mean."""
+    """The lower end of the interval of a mean; numbers that are all equal are their mean."""
     if len(gaps) and bool((gaps == gaps[0]).all()):
         return float(gaps[0])
     return mean_interval(gaps.numpy()).within(-1, 1).low

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -25,9 +25,12 @@ SettingKind = Literal["exact", "scaled", "stand-in"]
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
 NOT_CARRIED = "does not carry over"  # a failure on a stand-in
 NOT_TESTABLE, NOT_RUN = "not testable here", "not run yet"
+RUN_AGAIN = "to be run again"  # its command does not give this row, or it has too few units
 
 COLUMNS = (
     "id", "paper", "statement", "setting", "value", "low", "high", "n", "verdict", "note",
+    "claim", "unit", "stated_n", "size", "stated_size", "definition", "left_out", "source",
+    "command", "again",
 )  # fmt: skip
 
 
@@ -45,6 +48,8 @@ class Claim:
         margin: The smallest effect that counts.
         unit: What is replicated: image, trial, network.
         n: How many of them are needed.
+        row_units: What rows of parts of the claim may replicate instead.
+        definition: Raised when the test changes; rows of an earlier test are to be run again.
         parts: For a claim with several parts, whether `all` must hold or `any` is enough.
         reason: Why it was not run, or cannot be decided here.
         testable: Whether it can be decided here.
@@ -61,6 +66,8 @@ class Claim:
     parts: Literal["all", "any"] = "all"
     reason: str = ""
     testable: bool = True
+    row_units: tuple[str, ...] = ()
+    definition: int = 1
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,15 @@ class ClaimRow:
         p_fails: Two-sided p-value against the claim.
         needed: The standard error divided by the distance from the margin, by part.
         remedy: What would decide an undecided claim; shown at the end of the note.
+        unit: What `n` counts.
+        stated_n: How many of them the claim states.
+        size: Pixels a side of the images; None without images.
+        stated_size: Pixels a side that the command gives.
+        definition: The claim's definition that was tested.
+        left_out: Parts that the command runs and this row lacks.
+        source: The file with measurements that the row is computed from, if it runs nothing itself.
+        command: The command that gives the row again.
+        again: Why the row is to be run again: `n`, `unit`, `size`, `definition` or `left_out`.
     """
 
     id: str
@@ -100,6 +116,15 @@ class ClaimRow:
     p_fails: float | None = None
     needed: dict[str, float] | None = None
     remedy: str = ""
+    unit: str = ""
+    stated_n: int | None = None
+    size: int | None = None
+    stated_size: int | None = None
+    definition: int = 1
+    left_out: list[str] = field(default_factory=list)
+    source: str = ""
+    command: str = ""
+    again: list[str] = field(default_factory=list)
 
     def shown(self) -> dict[str, object]:
         """The columns of the table."""
@@ -141,9 +166,8 @@ def make_row(
         shown = effects[int(np.argmin(holds) if p_holds <= p_fails else np.argmax(fails))]
     low, high = shown.interval()
     listed = "; ".join(str(e) for e in effects) if len(effects) > 1 else ""
-    few = f"Fewer than the {claim.n:,} wanted" if shown.n < claim.n else ""
     untested = f"Not tested, so nothing is decided: {' '.join(missing)}" if missing else ""
-    texts = (f"{shown.name}, {_where(shown)}", listed, untested, note, few)
+    texts = (f"{shown.name}, {_where(shown)}", listed, untested, note)
     return ClaimRow(
         id=f"{claim.id}@{where}" if where else claim.id,
         claim=claim.id,
@@ -160,6 +184,9 @@ def make_row(
         p_fails=None if missing else p_fails,
         # If any part is enough, the part that is shown decides.
         needed={e.name: _distance(e) for e in (effects if claim.parts == "all" else [shown])},
+        unit=claim.unit,
+        stated_n=claim.n,
+        definition=claim.definition,
     )
 
 
@@ -190,15 +217,52 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(value) for value in in_order]
 
 
-def judge(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
-    """The rows of one paper with verdicts; a decision must survive Holm's correction."""
+def judge(rows: Sequence[ClaimRow], claims: Iterable[Claim] = ()) -> list[ClaimRow]:
+    """The rows of one paper with verdicts; a decision must survive Holm's correction.
+
+    A row that is to be run again decides nothing. It counts in the correction with a p-value of 1,
+    so that no other claim is easier to decide because of it.
+    """
+    stated = {claim.id: claim for claim in claims}
+    rows = [replace(row, again=why_again(row, stated.get(row.claim))) for row in rows]
     tested = [row for row in rows if row.p_holds is not None and row.p_fails is not None]
-    least = [min(row.p_holds or 0.0, row.p_fails or 0.0) for row in tested]
+    least = [1.0 if r.again else min(r.p_holds or 0.0, r.p_fails or 0.0) for r in tested]
     adjusted = dict(zip((row.id for row in tested), holm(least), strict=True))
-    return [_judged(r, adjusted[r.id], len(tested)) if r.id in adjusted else r for r in rows]
+    return [_judged(row, adjusted.get(row.id), len(tested)) for row in rows]
 
 
-def _judged(row: ClaimRow, adjusted: float, family: int) -> ClaimRow:
+def why_again(row: ClaimRow, claim: Claim | None = None) -> list[str]:
+    """Why a row must be run again: its command would not give it, or it has too few units."""
+    if row.n is None:
+        return []
+    units = {"", row.unit} if claim is None else {"", claim.unit, *claim.row_units}
+    reasons = {
+        "n": row.n < (row.stated_n or 0),
+        "unit": row.unit not in units,
+        "size": row.size != row.stated_size,
+        "definition": claim is not None and row.definition != claim.definition,
+        "left_out": bool(row.left_out),
+    }
+    return [name for name, applies in reasons.items() if applies]
+
+
+def again_text(row: ClaimRow) -> str:
+    """The reasons why a row is to be run again, as text."""
+    texts = {
+        "n": f"n = {row.n or 0:,} instead of {row.stated_n or 0:,}",
+        "unit": f"its units are {row.unit}",
+        "size": f"images of {row.size} instead of {row.stated_size} pixels a side",
+        "definition": "made by an earlier definition of the test",
+        "left_out": f"without {', '.join(row.left_out)}",
+    }
+    return "; ".join(texts[reason] for reason in row.again)
+
+
+def _judged(row: ClaimRow, adjusted: float | None, family: int) -> ClaimRow:
+    if row.again:
+        return replace(row, verdict=RUN_AGAIN, remedy=f"To be run again: {again_text(row)}.")
+    if adjusted is None:
+        return row
     holds = (row.p_holds or 0.0) <= (row.p_fails or 0.0)
     if adjusted <= ALPHA and (row.n or 0) >= FEWEST_GROUPS:
         failed = NOT_CARRIED if row.setting == "stand-in" else FAILS
@@ -225,10 +289,11 @@ def _distance(effect: Effect) -> float:
     """The standard error divided by the distance from the nearest margin."""
     margin = effect.margin or 0.0
     edges = [margin] if effect.direction in ("above", "below") else [margin, -margin]
-    nearest = min(abs(effect.value - edge) for edge in edges)
-    if effect.error == 0:
+    edge = min(edges, key=lambda edge: abs(effect.value - edge))
+    nearest, error = abs(effect.value - edge), effect.error_at(edge)
+    if error == 0:
         return 0.0
-    return effect.error / nearest if nearest > 0 else math.inf
+    return error / nearest if nearest > 0 else math.inf
 
 
 def _quantile(alpha: float, n: int) -> float:
@@ -249,6 +314,9 @@ def open_row(claim: Claim, where: str = "", reason: str = "") -> ClaimRow:
         claim=claim.id,
         paper=claim.paper,
         statement=claim.statement,
+        unit=claim.unit,
+        stated_n=claim.n,
+        definition=claim.definition,
         verdict=NOT_RUN if claim.testable else NOT_TESTABLE,
         note=reason or claim.reason or f"`assay claims --run {claim.id}` runs it.",
     )

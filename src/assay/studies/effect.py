@@ -31,8 +31,9 @@ class Effect:
         direction: Where it must lie, if different from the claim's.
         margin: The smallest effect that counts, if different from the claim's.
         freedom: The degrees of freedom of the error; by default n - 1.
-        scale: Where the interval is computed: of a `correlation` by Fisher's z, of a `share` by
-            Wilson's method, so that neither leaves its range.
+        scale: Where the interval is computed: of a `correlation` by Fisher's z; of a `share` of n
+            units exactly, by the binomial distribution (Clopper and Pearson). Neither leaves its
+            range.
         absent: Why there is no number: a part of the claim that was not tested.
     """
 
@@ -53,10 +54,9 @@ class Effect:
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
         """The interval of level 1 - alpha, by Student's distribution on the number's scale."""
-        quantile = float(scipy.stats.t.isf(alpha / 2, self.degrees))
         if self.scale == "share":
-            return _wilson(self.value, self._trials, quantile)
-        half = quantile * self.error
+            return _clopper_pearson(self._count, self.n, alpha)
+        half = float(scipy.stats.t.isf(alpha / 2, self.degrees)) * self.error
         if self.scale == "correlation" and self.error:
             middle, half = math.atanh(self.value), half / (1 - self.value**2)
             return math.tanh(middle - half), math.tanh(middle + half)
@@ -64,10 +64,12 @@ class Effect:
 
     def tails(self, margin: float) -> tuple[float, float]:
         """Two-sided p-values of "it is not above the margin" and of "it is not below"."""
-        distance, error = self.value - margin, self.error
-        if self.scale == "share":
-            error = math.sqrt(margin * (1 - margin) / self._trials)
-        elif self.scale == "correlation" and error:
+        if self.scale == "share" and 0 <= margin <= 1:
+            at_least = scipy.stats.binom.sf(self._count - 1, self.n, margin)
+            at_most = scipy.stats.binom.cdf(self._count, self.n, margin)
+            return min(1.0, 2 * float(at_least)), min(1.0, 2 * float(at_most))
+        distance, error = self.value - margin, self.error_at(margin)
+        if self.scale == "correlation" and error:
             distance = math.atanh(self.value) - math.atanh(margin)
             error /= 1 - self.value**2
         if error == 0:
@@ -76,10 +78,16 @@ class Effect:
         below = scipy.stats.t.cdf(distance / error, self.degrees)
         return min(1.0, 2 * float(above)), min(1.0, 2 * float(below))
 
+    def error_at(self, margin: float) -> float:
+        """The standard error if the number were at the margin; of a share it depends on that."""
+        if self.scale != "share":
+            return self.error
+        return math.sqrt(max(0.0, margin * (1 - margin)) / self.n)
+
     @property
-    def _trials(self) -> float:
-        """How many independent trials a share with this error would have."""
-        return self.value * (1 - self.value) / self.error**2 if self.error else float(self.n)
+    def _count(self) -> int:
+        """How many units of a share have the mark."""
+        return round(self.value * self.n)
 
     def __str__(self) -> str:
         """The number with its interval, as text."""
@@ -126,12 +134,11 @@ class PositiveShare(Effect):
         return min(1.0, float(ordered[k - 1]))
 
 
-def _wilson(share: float, trials: float, quantile: float) -> tuple[float, float]:
-    """All shares from which the observed one differs by less than a quantile of their own error."""
-    square = quantile**2 / trials
-    middle = (share + square / 2) / (1 + square)
-    half = math.sqrt(square * (share * (1 - share) + square / 4)) / (1 + square)
-    return max(0.0, middle - half), min(1.0, middle + half)
+def _clopper_pearson(count: int, n: int, alpha: float) -> tuple[float, float]:
+    """All shares that the exact binomial test does not refuse, half of `alpha` on each side."""
+    low = scipy.stats.beta.ppf(alpha / 2, count, n - count + 1) if count else 0.0
+    high = scipy.stats.beta.isf(alpha / 2, count + 1, n - count) if count < n else 1.0
+    return float(low), float(high)
 
 
 def absent(name: str, reason: str) -> Effect:
@@ -187,12 +194,12 @@ def apart(name: str, these: Sequence[float], those: Sequence[float]) -> Effect:
 
 
 def share(name: str, count: int, n: int) -> Effect:
-    """The share of `n` units with a mark, with Wilson's interval."""
+    """The share of `n` units with a mark, with the exact binomial interval."""
     if n < 2:
         raise InputError(f"Expected at least 2 units for {name}, got {n}.")
     found = count / n
     error = math.sqrt(found * (1 - found) / n)
-    return Effect(name, found, error, n, freedom=math.inf, scale="share")
+    return Effect(name, found, error, n, scale="share")
 
 
 def correlation(name: str, x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Effect:

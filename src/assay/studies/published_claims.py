@@ -82,9 +82,16 @@ def write(paper: str, rows: Sequence[ClaimRow], folder: Path, about: Mapping[str
     earlier = parse(path.read_text(encoding="utf-8"), str(path)) if path.exists() else []
     again, run = {row.id for row in rows}, {row.claim for row in rows}
     # A claim that was run on one network keeps its rows of other networks.
-    others = [r for r in earlier if r.id not in again and (r.n or r.claim not in run)]
-    order = {claim.id: place for place, claim in enumerate(claims_of(paper))}
-    judged = judge(sorted([*others, *rows], key=lambda row: order[row.claim]))
+    now = {row.claim: row.definition for row in rows}
+    others = [
+        row
+        for row in earlier
+        if row.id not in again
+        and (row.claim not in run or (row.n and row.definition == now[row.claim]))
+    ]
+    claims = claims_of(paper)
+    order = {claim.id: place for place, claim in enumerate(claims)}
+    judged = judge(sorted([*others, *rows], key=lambda row: order[row.claim]), claims)
     content = {"paper": paper, **about, "rows": [asdict(row) for row in judged]}
     part = path.with_suffix(".part")
     try:

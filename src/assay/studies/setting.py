@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import platform
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
 from typing import Any
 
 from assay import __version__
@@ -20,6 +21,9 @@ from assay.studies.reading import Reading
 from assay.suite.spec import Spec, make_suite
 from assay.training.trained_weights import TrainedWeights
 
+DEFAULTS = {"trials": 20, "seed": 0}  # options that a command need not give
+OF_THE_MODULE = {"steps": 50, "resamples": 2000}  # only `python -m` has these options
+IMAGENET = "efficientnet_lite0"
 CIFAR = ("cifar_resnet20", "cifar_resnet56")  # one architecture at two depths
 
 
@@ -36,6 +40,7 @@ class Study:
         seed: The seed of everything random.
         steps: Steps of integrated gradients; Extremal Perturbation takes 16 times as many.
         size: Pixels a side of designed images.
+        pixels: Pixels a side of the dataset's images.
         others: Networks that only some claims need, in the form of `models`.
         training: The datasets that networks are trained on, as a suite writes them.
         resamples: Resamples of a bootstrap.
@@ -54,6 +59,7 @@ class Study:
     seed: int = 0
     steps: int = 50
     size: int = 224
+    pixels: int | None = None
     resamples: int = 2000
     device: str | None = None
     workers: int = 1
@@ -87,6 +93,7 @@ class Study:
         """
         if data is None:
             return cls(None, {}, out, **_chosen(how))
+        how["pixels"] = 32
         images = data / "cifar10" / "cifar10_test_lossless.parquet"
         weights = {
             name: data / "weights" / "cifar10-resnet" / f"{name.replace('cifar_', 'cifar10_')}"
@@ -115,6 +122,7 @@ class Study:
         images = data / "imagenet-sample" / "imagenet_sample_1000.parquet"
         _require_files(images)
         models = {"efficientnet_lite0": "efficientnet_lite0"}
+        how["pixels"] = 224
         return cls({"parquet": {"path": str(images)}}, models, out, **_chosen(how))
 
     def suite(self, model: str, methods: Sequence[Item], protocols: Sequence[Item]) -> Spec:
@@ -184,10 +192,50 @@ def run_study(name: str, study: Study) -> tuple[list[ClaimRow], Path]:
     about = {"assay": __version__, "python": platform.python_version(), "seed": study.seed}
     path = study.out / f"{paper}.json"
     for claim in claims:
-        path = write(paper, tests[claim.id](claim, study), study.out, about)
+        rows = [reproducible(row, study) for row in tests[claim.id](claim, study)]
+        path = write(paper, rows, study.out, about)
     ids = {claim.id for claim in claims}
     written = parse(path.read_text(encoding="utf-8"), str(path))
     return [row for row in written if row.claim in ids], path
+
+
+def reproducible(row: ClaimRow, study: Study) -> ClaimRow:
+    """The row with the size of its images and the command that gives it again."""
+    if row.n is None:
+        return row
+    size = module_of(row.paper).image_size(row.claim, study)
+    return replace(row, size=size, stated_size=size, command=command_of(row, study))
+
+
+def command_of(row: ClaimRow, study: Study) -> str:
+    """The command that gives a row again, with every option that its numbers depend on."""
+    if row.source:
+        return f"assay claims --run {row.claim} --out {_quoted(PurePath(row.source).parent)}"
+    size = module_of(row.paper).image_size(row.claim, study)
+    given = {name: getattr(study, name) for name in (*DEFAULTS, *OF_THE_MODULE)}
+    more = {name: value for name, value in given.items() if value != _usual(name)}
+    imagenet = IMAGENET in study.models
+    by_module = imagenet or bool(set(more) & set(OF_THE_MODULE))
+    words = [
+        f"python -m assay.studies.{row.paper}.study {row.claim}"
+        if by_module
+        else f"assay claims --run {row.claim}",
+        "--imagenet" if imagenet else "",
+        "--data DATA" if study.dataset is not None else "",
+        f"--n {study.n}",
+        f"--size {size}" if row.claim in module_of(row.paper).DESIGNED else "",
+        *(f"--{name} {value}" for name, value in more.items()),
+        f"--out {_quoted(study.out)}",
+    ]
+    return " ".join(word for word in words if word)
+
+
+def _usual(name: str) -> int:
+    return {**DEFAULTS, **OF_THE_MODULE}[name]
+
+
+def _quoted(path: PurePath) -> str:
+    return shlex.quote(path.as_posix())
 
 
 def _runnable(name: str) -> tuple[str, list[Claim]]:
@@ -231,7 +279,7 @@ def main(paper: str) -> None:
     parser.add_argument("claims", nargs="*", default=[paper], help=f"e.g. {paper}.12; else all")
     parser.add_argument("--data", type=Path, help="holds cifar10/, weights/, imagenet-sample/")
     parser.add_argument("--out", type=Path, required=True, help="runs and results; continued")
-    for name in ("n", "trials", "seed", "steps", "resamples", "workers", "micro-batch"):
+    for name in ("n", "trials", "seed", "size", "steps", "resamples", "workers", "micro-batch"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--device", help="e.g. cuda")
     parser.add_argument("--imagenet", action="store_true", help="EfficientNet-Lite0 on ImageNet")
@@ -262,4 +310,4 @@ def _result_line(row: ClaimRow) -> str:
     if row.value is None:
         return f"{row.id}: {row.verdict}. {row.note}"
     interval = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]"
-    return f"{row.id}: {row.verdict} ({row.setting}, n {row.n}): {interval}"
+    return f"{row.id}: {row.verdict} ({row.setting}, n {row.n}): {interval}\n  {row.command}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 ALIKE = 0.05  # the largest difference of similar neighbours, as a share of the pixel range
 FAINT = 0.01  # values below this share of the map's largest have no meaningful sign
+MORE = 0.05  # how many more neighbours than under another method have opposite signs
 TOP = 0.1  # the share of pixels that a map highlights
 FIRST = 100  # images at most, from the beginning of the data
 
@@ -42,15 +44,21 @@ def mixed_signs(claim: Claim, study: Study) -> list[ClaimRow]:
     rows = []
     for name in study.models:
         model, batch = _samples(study, name)
-        shares = {m: _flips(model, batch, m) for m in ("deepshap", "gradcam")}
-        effects = means({"deepshap": shares["deepshap"]}, study)
-        note = f"Grad-CAM for comparison: {shares['gradcam'].mean():.2f}"
+        shares = {
+            "deepshap": _flips(model, batch, "deepshap"),
+            "integrated_gradients": _flips(model, batch, "integrated_gradients", steps=study.steps),
+        }
+        apart = shares["deepshap"] - shares["integrated_gradients"]
+        values = {"deepshap": shares["deepshap"], "deepshap - integrated_gradients": apart}
+        effects = means(values, study)
+        effects[1] = replace(effects[1], margin=MORE)
+        note = f"Integrated gradients: {shares['integrated_gradients'].mean():.2f}"
         rows.append(make_row(claim, effects, "stand-in", name, note))
     return rows
 
 
-def _flips(model: Model, batch: Batch, method: str) -> Floats:  # [n]
-    maps = explain(model, batch.inputs, batch.targets, method)
+def _flips(model: Model, batch: Batch, method: str, **options: Any) -> Floats:  # [n]
+    maps = explain(model, batch.inputs, batch.targets, method, **options)
     pixels = model.pixels.to_pixels(batch.inputs) if model.pixels else batch.inputs
     alike = ((pixels[..., 1:] - pixels[..., :-1]).abs().amax(1) <= ALIKE) & (_strong(maps) > 0)
     opposite = maps[..., 1:] * maps[..., :-1] < 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from assay.plugins.option_types import Item
+from assay.plugins.option_types import Item, Options
 from assay.suite.spec import Spec, make_suite
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ PAPERS_METRICS = ("insertion", "deletion", "sensitivity_n")
 # Shares of the pixels that Sensitivity-N removes; the paper uses every number of pixels.
 SHARES = (0.001, 0.01, 0.1, 0.3, 0.6, 0.9)
 SUBSETS = 30  # of each share; the paper takes 100
+PIXELS: Options = {
+    "units": "elements", "output": "probability", "shares": SHARES, "subsets": SUBSETS,
+}  # fmt: skip
 SMALL = 64  # pixels per side where every protocol is run
 PATCHES = "assay.studies.attributionlab.units:true_patches"
 
@@ -33,6 +36,7 @@ TABLE = (
     "gradcam", "guided_backprop", "lime", "extremal_perturbation", "occlusion", "deepshap",
     "integrated_gradients", "iba",
 )  # fmt: skip
+FEW_PASSES = ("gradcam", "guided_backprop", "deepshap", "integrated_gradients", "lrp", "iba")
 MODULO_TABLE = (
     "gradcam", "guided_backprop", "lrp", "extremal_perturbation", "occlusion", "deepshap",
     "integrated_gradients", "integrated_gradients*", "iba", "random", "constant",
@@ -54,18 +58,17 @@ def modulo_suite(study: Study, _: str = "") -> Spec:
                 "steps": study.steps, "baseline": "given", "label": "integrated_gradients*",
             }
         },
-        {"iba": {"layer": "layers.11", "beta": 20, "estimate": study.n, "label": "iba"}},
+        bottleneck(study, "layers.11"),
         "random",
         "constant",
     ]  # fmt: skip
-    environment = {"single_color_modulo": {"size": study.size, "samples": study.n, "label": "here"}}
     protocols: list[Item] = [
         "truth_f1",
         "modulo_insertion",
         "modulo_deletion",
         "modulo_sensitivity_n",
     ]
-    return _suite(environment, methods, protocols, study)
+    return _suite(_modulo_environment(study), methods, protocols, study)
 
 
 def colors_suite(study: Study, name: str) -> Spec:
@@ -79,17 +82,63 @@ def metrics_suite(study: Study, name: str) -> Spec:
     return _colors(study, name, min(study.size, SMALL), protocols)
 
 
+def gradients_suite(study: Study, name: str) -> Spec:
+    """Methods that take few passes, under truth and Sensitivity-N: minutes on two cores."""
+    methods = [m for m in _methods_in(study, name) if _label(m) in FEW_PASSES]
+    return _suite(_color_environment(study, name, study.size), methods, truth_and_subsets(), study)
+
+
+def segments_suite(study: Study, name: str) -> Spec:
+    """LIME on three segmentations, absent segments filled with black and with the background."""
+    limes = [m for m in _methods_in(study, name) if _label(m).startswith("lime")]
+    both = limes + [
+        {"lime": {**_options(m), "fill": "given", "label": f"{_label(m)}*"}} for m in limes
+    ]
+    return _suite(_color_environment(study, name, study.size), both, truth(), study)
+
+
+def bottleneck_suite(study: Study, _: str = "") -> Spec:
+    """IBA alone on the modulo network."""
+    methods = [bottleneck(study, "layers.11")]
+    return _suite(_modulo_environment(study), methods, ["truth_f1"], study)
+
+
 def _colors(study: Study, name: str, size: int, protocols: list[Item]) -> Spec:
+    methods = _methods_in(study, name)
+    return _suite(_color_environment(study, name, size), methods, protocols, study)
+
+
+def _color_environment(study: Study, name: str, size: int) -> Item:
     target, _, setting = name.partition("-")
-    environment = {
+    return {
         "multi_color_sum": {
             "size": size, "samples": study.n, "target": target, "temperature": 100.0,
             "label": "here", **SETTINGS[setting],
         }
     }  # fmt: skip
+
+
+def _modulo_environment(study: Study) -> Item:
+    return {"single_color_modulo": {"size": study.size, "samples": study.n, "label": "here"}}
+
+
+def _methods_in(study: Study, name: str) -> list[Item]:
+    target, _, setting = name.partition("-")
     output = "probability" if target == "softmax" else "logit"
-    uniform = SETTINGS[setting]["weights"] == "uniform"
-    return _suite(environment, color_methods(study, output, uniform), protocols, study)
+    return color_methods(study, output, uniform=SETTINGS[setting]["weights"] == "uniform")
+
+
+def _options(method: Item) -> Options:
+    return next(iter(method.values())) if isinstance(method, dict) else {}
+
+
+def _label(method: Item) -> str:
+    return str(_options(method).get("label", method))
+
+
+def bottleneck(study: Study, layer: str) -> Item:
+    """IBA at a layer, with the paper's weight of information."""
+    return {"iba": {"layer": layer, "beta": 20, "estimate": study.n, "label": "iba"}}
 
 
 def color_methods(study: Study, output: str, uniform: bool) -> list[Item]:
@@ -114,7 +163,7 @@ def color_methods(study: Study, output: str, uniform: bool) -> list[Item]:
         {"deepshap": {"output": output, "baseline": "given", "label": "deepshap*"}},
         {"integrated_gradients": {**ig, "label": "integrated_gradients"}},
         {"integrated_gradients": {**ig, "baseline": "given", "label": "integrated_gradients*"}},
-        {"iba": {"layer": third, "beta": 20, "estimate": study.n, "label": "iba"}},
+        bottleneck(study, third),
         {"saliency": {"output": output, "label": "saliency"}},
         {"input_x_gradient": {"output": output, "label": "input_x_gradient"}},
         {"lrp": {"output": output, "label": "lrp"}},
@@ -125,16 +174,25 @@ def color_methods(study: Study, output: str, uniform: bool) -> list[Item]:
 
 def papers_protocols() -> list[Item]:
     """Truth on all sides, and the paper's metrics with black and with the true background."""
-    pixels = {"units": "elements", "output": "probability", "shares": SHARES, "subsets": SUBSETS}
     return [
-        *({"truth_f1": {"truth": side, "label": side}} for side in SIDES),
+        *truth(),
         "insertion",
         "deletion",
-        {"sensitivity_n": {**pixels, "label": "sensitivity_n"}},
+        {"sensitivity_n": {**PIXELS, "label": "sensitivity_n"}},
         {"insertion": {"fill": "given", "label": "insertion given"}},
         {"deletion": {"fill": "given", "label": "deletion given"}},
-        {"sensitivity_n": {**pixels, "fill": "given", "label": "sensitivity_n given"}},
+        {"sensitivity_n": {**PIXELS, "fill": "given", "label": "sensitivity_n given"}},
     ]
+
+
+def truth() -> list[Item]:
+    """F1, precision and recall of all, positive, negative and smooth positive truth."""
+    return [{"truth_f1": {"truth": side, "label": side}} for side in SIDES]
+
+
+def truth_and_subsets() -> list[Item]:
+    """Truth on all sides, and Sensitivity-N with black."""
+    return [*truth(), {"sensitivity_n": {**PIXELS, "label": "sensitivity_n"}}]
 
 
 # Every other protocol that runs the network, with its defaults (black).
@@ -164,6 +222,7 @@ def _suite(environment: Item, methods: list[Item], protocols: list[Item], study:
 
 SUITES: dict[str, Callable[[Study, str], Spec]] = {
     "modulo": modulo_suite, "colors": colors_suite, "metrics": metrics_suite,
+    "gradients": gradients_suite, "segments": segments_suite, "bottleneck": bottleneck_suite,
 }  # fmt: skip
 
 

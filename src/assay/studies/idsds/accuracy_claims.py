@@ -10,6 +10,7 @@ import scipy
 from assay.errors import InputError
 from assay.studies.claim import NOT_TESTABLE, Claim, ClaimRow, open_row
 from assay.studies.effect import correlation
+from assay.studies.idsds.claims import MEANS_OF_SEEDS
 from assay.studies.idsds.contrasts import (
     TOO_FEW,
     Unit,
@@ -81,8 +82,7 @@ def _between(claim: Claim, table: ScoreTable) -> ClaimRow:
         f"{seeds_note(best_scores, 'Best score: ')}"
     )
     slope_of_all = common_slope("slope between architectures", [(x, y)])
-    unit = "architectures, each the mean of its seeds"
-    row = judged_row(claim, [slope_of_all], "between", note, unit)
+    row = judged_row(claim, [slope_of_all], "between", note, MEANS_OF_SEEDS)
     if span >= SPAN:
         return row
     why = f"Accuracy spans less than the {SPAN} between architectures over which this is a claim."

@@ -11,14 +11,18 @@ PAPER = "idsds"
 MARGIN = 0.01  # of a difference of scores
 AGREES = 0.8  # rank correlation of two orders of methods
 SEEDS = "network (seed within two architectures)"
+MEANS_OF_SEEDS = "architectures, each the mean of its seeds"
 DESIGN = "architecture, with seeds nested; seeds of these architectures as a second row"
 
 
 def _claim(
     number: int, statement: str, statistic: str, *, direction: Direction = "above",
-    margin: float = MARGIN, unit: str = SEEDS, n: int = 10,
+    margin: float = MARGIN, unit: str = SEEDS, n: int = 10, row_units: tuple[str, ...] = (),
 ) -> Claim:  # fmt: skip
-    return Claim(f"{PAPER}.{number}", PAPER, statement, statistic, direction, margin, unit, n)
+    return Claim(
+        f"{PAPER}.{number}", PAPER, statement, statistic, direction, margin, unit, n,
+        row_units=row_units,
+    )  # fmt: skip
 
 
 CLAIMS = (
@@ -94,6 +98,7 @@ CLAIMS = (
         "accuracy after minus before within .05; accuracy without the worst patch, after minus "
         "before, above .04; the same minus the placebo's above .04; means over all networks, and "
         "in a second row each architecture", margin=0.04, unit="network",
+        row_units=("networks of all architectures", "seeds of one architecture"),
     ),
     _claim(
         15, "A fine-tuned network is much more like its original than another architecture is",
@@ -118,6 +123,9 @@ CLAIMS = (
         "IDSDS of the best method: plain minus residual, residual minus transformer above .01; "
         "rank correlation of the methods, residual with plain and with transformer, above .5",
         unit="architecture",
+        row_units=(
+            "architectures in the smaller family; of the orders, networks of the other family",
+        ),
     ),
     _claim(
         19, "On ViT CheferLRP ties with IG-U for the best, Rollout is in the middle",
@@ -129,16 +137,22 @@ CLAIMS = (
         20, "Depth lowers IDSDS",
         "slope of the mean IDSDS over log2 of the depth below 0; share of methods with a falling "
         "slope above .5", direction="below", margin=0.0, unit=DESIGN,
+        row_units=(MEANS_OF_SEEDS, "seeds of these series"),
     ),
     _claim(
         21, "Width lowers IDSDS for most methods",
         "slope of the mean IDSDS over log2 of the width below 0; share of methods with a falling "
         "slope above .5", direction="below", margin=0.0, unit=DESIGN,
+        row_units=(
+            MEANS_OF_SEEDS, "seeds of these series",
+            "seeds of these series, a step of the series each",
+        ),
     ),
     _claim(
         22, "Removing batch-norm raises IDSDS for all methods, removing the bias raises it further",
         "IDSDS without minus with batch-norm, without minus with bias: mean over methods above 0, "
         "share of methods above .8", margin=0.0, unit=DESIGN,
+        row_units=("pairs of architectures", "seeds of these pairs of architectures"),
     ),
     _claim(
         23, "Explaining the probability instead of the logit lowers IDSDS for almost all methods",
@@ -152,7 +166,7 @@ CLAIMS = (
         "manipulated, within them, below 0; IDSDS lost per point of accuracy gained, depth minus "
         "width, above 0; between architectures only where their accuracies span .1",
         direction="below", margin=0.0,
-        unit="architecture, with seeds nested",
+        unit="architecture, with seeds nested", row_units=(MEANS_OF_SEEDS,),
     ),
     _claim(
         25, "More attributable models prefer Grad-CAM, less attributable ones IG-U",

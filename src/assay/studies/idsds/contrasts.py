@@ -23,7 +23,13 @@ from assay.ranking.resampling import Floats
 from assay.studies.claim import Claim, ClaimRow, SettingKind, make_row, open_row
 from assay.studies.effect import Effect, PositiveShare, Scale, absent, replicates, share
 from assay.studies.idsds.paper_methods import SD, TWINS
-from assay.studies.idsds.score_table import PanelScore, ScoreTable, block_matrix, read_scores
+from assay.studies.idsds.score_table import (
+    NAME,
+    PanelScore,
+    ScoreTable,
+    block_matrix,
+    read_scores,
+)
 
 if TYPE_CHECKING:
     from assay.studies.setting import Study
@@ -45,7 +51,8 @@ def from_table(function: FromTable) -> Test:
     def test(claim: Claim, study: Study) -> list[ClaimRow]:
         table = read_scores(study.out)
         try:
-            return function(claim, table)
+            rows = function(claim, table)
+            return [replace(row, source=str(study.out / NAME)) for row in rows]
         except InputError as error:  # too few units for an interval
             return [open_row(claim, reason=f"{TOO_FEW} {error}")]
 
@@ -65,7 +72,7 @@ def judged_row(
     several = f" By part: {parts}." if len(set(sizes.values())) > 1 else ""
     counts = f"n counts: {unit or claim.unit}.{several}"
     row = make_row(claim, effects, setting, where, f"{counts} {note}")
-    return replace(row, n=min(sizes.values()))
+    return replace(row, n=min(sizes.values()), unit=unit or claim.unit)
 
 
 def judged_part(

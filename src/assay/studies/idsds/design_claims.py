@@ -13,6 +13,7 @@ from assay.errors import InputError
 from assay.ranking.resampling import Floats
 from assay.studies.claim import Claim, ClaimRow
 from assay.studies.effect import Effect, absent, apart
+from assay.studies.idsds.claims import MEANS_OF_SEEDS
 from assay.studies.idsds.contrasts import (
     Unit,
     UnitScores,
@@ -171,7 +172,7 @@ def _trend(
     return [
         judged_part(
             claim, "architectures", lambda: [common_slope(name, lines)], f"{listed}.{missing}",
-            "architectures, each the mean of its seeds",
+            MEANS_OF_SEEDS,
         ),
         judged_part(
             claim, "seeds", lambda: by_seed,

@@ -68,6 +68,15 @@ TESTS: dict[str, Test] = {
 }
 
 
+DESIGNED: tuple[str, ...] = ()  # claims on images of a size that the command chooses
+SIZE = 32  # pixels a side of CIFAR-10
+
+
+def image_size(claim: str, study: Study) -> int | None:
+    """Pixels a side of the images behind a claim."""
+    return SIZE
+
+
 def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
     """None: the networks are scored by `jobs`, which counts its own."""
     return {}

@@ -23,6 +23,7 @@ import numpy as np
 
 from assay.plugins.option_types import Options
 from assay.studies.claim import Claim, ClaimRow, Effect, SettingKind, apart, make_row, replicates
+from assay.studies.m4 import measured_times
 from assay.studies.m4.claims import CLAIMS as CLAIMS
 from assay.studies.m4.claims import LOWEST, MUCH, STAYS
 
@@ -164,8 +165,18 @@ def _left_out(*groups: Scored) -> str:
 TESTS: dict[str, Callable[[Claim, Study], list[ClaimRow]]] = {
     "m4.4": patch_on_convolutional,
     "m4.8": patch_on_transformers,
+    "m4.12": measured_times.only_two_take_seconds,
     "m4.13": patch_is_used,
 }
+
+
+DESIGNED: tuple[str, ...] = ()  # claims on images of a size that the command chooses
+SIZE, TIMED_SIZE = 32, 224  # pixels a side of images with the patch, and of timed ones
+
+
+def image_size(claim: str, study: Study) -> int | None:
+    """Pixels a side of the images behind a claim."""
+    return TIMED_SIZE if claim == "m4.12" else SIZE
 
 
 def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:

@@ -348,6 +348,18 @@ RESTS_ON = {
 }
 
 
+DESIGNED: tuple[str, ...] = ()  # claims on images of a size that the command chooses
+NUMBERS = ("soco.7", "soco.8")  # claims on vectors of numbers
+PLANTED_SIZE = 32  # pixels a side of images with a planted watermark
+
+
+def image_size(claim: str, study: Study) -> int | None:
+    """Pixels a side of the images behind a claim; None without images."""
+    if claim in NUMBERS:
+        return None
+    return PLANTED_SIZE if claim == "soco.3" else study.pixels
+
+
 def suites_of(claims: Iterable[str], study: Study) -> dict[str, Spec]:
     """The suites of the runs behind these claims, by folder."""
     chosen = set(claims)
