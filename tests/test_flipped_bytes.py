@@ -131,3 +131,23 @@ def test_a_lost_comparison_with_a_promise_is_made_again(tmp_path, maps):
     log.write_bytes(written)
     run(spec(), folder, progress=False, keep_maps=maps)
     assert assay.load(folder).checks.equals(expected)
+
+
+def test_maps_and_pictures_whose_record_was_lost_are_made_again(whole, tmp_path, call):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    expected, lost = content(folder), 0
+    for log in sorted((folder / "shards").glob("*.log")):
+        written = bytearray(log.read_bytes())
+        place = written.find(b'{"kind":"file"')
+        while place >= 0:
+            written[place + 20] ^= 1
+            lost += 1
+            place = written.find(b'{"kind":"file"', place + 1)
+        log.write_bytes(written)
+    assert lost > len(METHODS)
+    run(spec(), folder, progress=False)
+    assert content(folder) == expected
+    records = b"".join(log.read_bytes() for log in (folder / "shards").glob("*.log"))
+    assert records.count(b'{"kind":"file"') >= lost
+    assert call("verify", str(folder))[0] == 0

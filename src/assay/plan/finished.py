@@ -104,15 +104,22 @@ class Finished:
             and shard.model in self.plan.pool(cell.dataset, cell.model, cell.protocol)
             and explains_split(cell, shard.split)
         }
-        if lost := self.state(shard).lost:
-            places = {m.label: "/".join(maps_place(self.plan, shard, m)) for m in self.plan.methods}
-            needed |= {m.label: m for m in self.plan.methods if places[m.label] in lost}
+        needed |= {m.label: m for m in self.plan.methods if self._lost_maps(shard, m)}
         needed |= {m.label: m for m in self.plan.methods if self._lost_promise(shard, m)}
         return {
             label
             for label, method in needed.items()
             if not self.has_maps(shard, method) and not self.plan.missing(shard, method)
         }
+
+    def _lost_maps(self, shard: Shard, method: Choice) -> bool:
+        """Whether maps were stored, and the file or its record is damaged."""
+        state, place = self.state(shard), maps_place(self.plan, shard, method)
+        path = "/".join(place)
+        if path in state.lost:
+            return True
+        begun = bool(state.cells.by_key) or state.damaged
+        return begun and path not in state.files and self.store.path(*place).exists()
 
     def _lost_promise(self, shard: Shard, method: Choice) -> bool:
         """Whether a method was scored, and how far it keeps its promise is not stored."""

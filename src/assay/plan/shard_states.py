@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assay.plan.plan import Shard
 from assay.store import FileCheck, ShardEntry, ShardSummary, Store, read_manifest
@@ -89,7 +89,8 @@ class ShardStates:
         grown = stamp[0] > before[0] and stamp[2] == before[2] and not state.damaged
         start, earlier = (before[0], state) if grown else (0, NOTHING)
         content = progress_of(self.store.log(shard.id).read(start))
-        return self._state(shard, content, earlier, state.files)
+        now = self._state(shard, content, earlier, state.files)
+        return replace(now, lost=now.lost | (_named_previews(now.summary) - now.files.keys()))
 
     def _state(
         self,
@@ -141,3 +142,10 @@ class ShardStates:
         if manifest is not None:
             convert(self.store, manifest)
         return manifest is not None
+
+
+def _named_previews(summary: ShardSummary | None) -> frozenset[str]:
+    """The files that a summary names; their records are written before it."""
+    previews = () if summary is None else summary.previews
+    files = (file for preview in previews for file in (preview.image, preview.truth))
+    return frozenset(f"previews/{file}" for file in files if file)
