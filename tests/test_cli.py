@@ -1,6 +1,8 @@
 """The command line, as a user types it."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -359,3 +361,14 @@ def test_the_number_of_networks_trained_is_said_right(call):
     _, output, _ = call("claims", "--help")
     said = " ".join(output.replace("│", " ").split())
     assert "How many synthetic datasets (default 20); half as many networks." in said
+
+
+def test_a_reader_that_ends_early_is_not_blamed_on_code():
+    command = [sys.executable, "-m", "assay.cli", "claims", "soco"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.close()  # as `| head` does
+        errors = process.stderr.read()
+    assert "tried to end the program" not in errors
+    assert "Traceback" not in errors

@@ -51,6 +51,8 @@ def ending_itself(command: Callable[CommandArguments, None]) -> Callable[Command
             say_error("Stopped.")
             raise typer.Exit(stop.code) from None
         except SystemExit as error:
+            if isinstance(error.__context__, BrokenPipeError):  # the reader of the output ended
+                raise typer.Exit(1) from None
             raise InputError(
                 f"Code that the command loaded or called tried to end the program ({error}). "
                 f"Remove its `exit()`."
