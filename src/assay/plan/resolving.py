@@ -1,7 +1,7 @@
 """Build the datasets, models, methods and protocols that a suite names."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def resolve(
 
 
 def _environments(
-    items: list[Any], trained: TrainedWeights, origin: Origin
+    items: Sequence[object], trained: TrainedWeights, origin: Origin
 ) -> Iterator[Environment]:
     for item in items:
         if isinstance(item, Environment):
@@ -90,7 +90,7 @@ def _duplicate(kind: str, label: str) -> InputError:
     )
 
 
-def _build(kind: str, items: list[Any], origin: Origin) -> tuple[dict[str, Any], list[str]]:
+def _build(kind: str, items: Sequence[object], origin: Origin) -> tuple[dict[str, Any], list[str]]:
     built: dict[str, Any] = {}
     live: list[str] = []
     for item in items:
@@ -119,14 +119,14 @@ def _build(kind: str, items: list[Any], origin: Origin) -> tuple[dict[str, Any],
     return built, live
 
 
-def _build_each(kind: str, items: list[Any], origin: Origin) -> tuple[list[Any], list[str]]:
+def _build_each(kind: str, items: Sequence[object], origin: Origin) -> tuple[list[Any], list[str]]:
     """The same for items that need no names of their own."""
     built = [_build(kind, [item], origin) for item in items]
     things = [thing for by_name, _ in built for thing in by_name.values()]
     return things, [name for _, live in built for name in live]
 
 
-def build_one(kind: str, item: Any, origin: Origin = TYPED) -> Any:
+def build_one(kind: str, item: object, origin: Origin = TYPED) -> Any:
     """One dataset or model as a suite writes it."""
     (thing,) = _build(kind, [item], origin)[0].values()
     return thing
