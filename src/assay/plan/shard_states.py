@@ -79,9 +79,7 @@ class ShardStates:
             return NO_LOG
         return facts.st_size, facts.st_mtime_ns, facts.st_ino
 
-    def _read(
-        self, shard: Shard, stamp: Stamp, known: tuple[Stamp, ShardState] | None
-    ) -> ShardState:
+    def _read(self, shard: Shard, stamp: Stamp, known: ReadState | None) -> ShardState:
         old = self._old.get(shard.id)
         if old is not None:
             return self._state(shard, read_old_shard(self.store, old), NOTHING, {})
