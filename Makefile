@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value roar leakage scale long-run simulate docs gallery rooms counts claims listing lint clean
+.PHONY: demo test test-slow bench cifar value defaults questions roar leakage scale long-run simulate docs gallery rooms counts claims listing lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -28,6 +28,11 @@ cifar: .venv/dev
 value: .venv/dev
 	$(BIN)/python -m benchmarks.value --data $(DATA)
 
+# Which units and fill measure relevance: the study behind the protocols' defaults, a quarter of an
+# hour on one core. What was judged before is read from defaults-run/.
+defaults: .venv/dev
+	$(BIN)/python -m benchmarks.defaults --data $(DATA)
+
 # ROAR with few epochs: the time of 18 trainings on two cores.
 roar: .venv/dev
 	$(BIN)/python -m benchmarks.roar --data $(DATA)
@@ -44,11 +49,19 @@ scale: .venv/dev
 long-run: .venv/dev
 	$(BIN)/python -m benchmarks.long_run $(SIZE)
 
-# How often ranks separate equal methods and intervals cover, by simulation: half an hour.
+# How often ranks separate equal methods and intervals cover, by simulation: two hours.
 RUNS ?= 4000
 simulate: .venv/dev
 	$(BIN)/python -m benchmarks.simulate_ranking --runs $(RUNS)
+	$(BIN)/python -m benchmarks.simulate_answer --runs $(RUNS)
 	$(BIN)/python -m benchmarks.simulate_soundness
+	$(BIN)/python -m benchmarks.simulate_trust
+
+# Which protocols ask the same question, on six networks: an hour on one core. STUDY="--limit 50".
+STUDY ?=
+questions: .venv/dev
+	$(BIN)/python -m benchmarks.questions --data $(DATA) $(STUDY)
+	$(BIN)/python docs/questions.py
 
 docs: .venv/dev
 	$(BIN)/mkdocs build --strict

@@ -133,7 +133,7 @@ def blocks(name: str, groups: int, runs: int, seed: int, shift: float = 0.0) -> 
     for _ in range(runs):
         sizes = generator.integers(2, 7, groups) if shape.clusters else np.ones(groups, np.int64)
         members = np.repeat(np.arange(groups), sizes)
-        latent = _latent(generator, members, shape)
+        latent = draw_latent(generator, members, shape)
         values = shape.score(latent)
         values[:, 0] += shift
         samples = [f"{i:04d}" for i in range(len(members))]
@@ -152,9 +152,11 @@ def blocks(name: str, groups: int, runs: int, seed: int, shift: float = 0.0) -> 
         )
 
 
-def _latent(generator: np.random.Generator, members: NDArray[np.int64], shape: Shape) -> Floats:
+def draw_latent(
+    generator: np.random.Generator, members: NDArray[np.int64], shape: Shape, methods: int = METHODS
+) -> Floats:
     """Draw numbers [n, m] of variance 1 that the methods share in part, and groups too."""
-    both = _drawn(generator, members, 1, shape), _drawn(generator, members, METHODS, shape)
+    both = _drawn(generator, members, 1, shape), _drawn(generator, members, methods, shape)
     mixed: Floats = np.sqrt(SHARED) * both[0] + np.sqrt(1 - SHARED) * both[1]
     return mixed
 

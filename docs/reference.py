@@ -184,6 +184,7 @@ def _facts(plugin: Plugin, up: str) -> list[tuple[str, str]]:
             ("Metric", f"`{plugin.metric}`, {'higher' if plugin.higher_is_better else 'lower'} "
              "is better"),
             ("Range", f"{low} to {high}"),
+            ("Question", plugin.question),
             ("Chance", plugin.chance if plugin.chance == "measured" else f"{plugin.chance:g}"),
             ("Uses of a map", f"{USES[plugin.uses]}; signs "
              f"{'matter' if plugin.signs_matter(plugin.defaults) else 'do not matter'}"),
@@ -317,7 +318,7 @@ def _suite() -> str:
     for name, field in Spec.model_fields.items():
         said = re.search(rf'^    {name}: .*\n    """(.*?)"""', source, flags=re.M)
         default = "required" if field.is_required() else f"`{_shown(field.default)}`"
-        lines.append(f"| `{name}` | {default} | {said[1] if said else ''} |")
+        lines.append(f"| `{field.alias or name}` | {default} | {said[1] if said else ''} |")
     demo = (Path(assay.__file__).parent / "suite" / "ready" / "demo.yaml").read_text()
     text = (
         "A suite is a YAML file that defines a run. An item is a name, or "

@@ -3,6 +3,8 @@
     python docs/trust.py [DIR]
 
 DIR holds the runs of `assay claims --run attributionlab`; with it the correlations are made anew.
+Rows that do not say how many methods are distinct have intervals over the images alone: they are
+drawn with Fisher's interval over the methods instead.
 """
 
 import json
@@ -11,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.ranking.association import spearman_ends
+
 ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "results" / "attributionlab" / "trust.json"
 PLOT = ROOT / "docs" / "images" / "trust.svg"
@@ -18,6 +22,9 @@ PLOT = ROOT / "docs" / "images" / "trust.svg"
 TRUTH = "overall"
 COLOURS = {"seen-nonuniform": "#00796b", "unseen-nonuniform": "#e65100"}
 WORDS = {"seen-nonuniform": "no unseen effect", "unseen-nonuniform": "unseen effect"}
+STORED = ("setting", "protocol", "truth", "correlation", "low", "high", "distinct", "n")
+LOWEST = 0.8  # below zero, of the axis
+METHODS = 16  # that AttributionLab's study compares
 LEFT, WIDTH, STEP, TOP = 210, 430, 24, 56  # of the plot, in pixels
 
 
@@ -52,11 +59,11 @@ def plot(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _x(value: float) -> float:
-    return round(LEFT + WIDTH * (value + 0.4) / 1.4, 1)
+    return round(LEFT + WIDTH * (value + LOWEST) / (1 + LOWEST), 1)
 
 
 def _axis(height: int) -> Iterator[str]:
-    for tick in (-0.25, 0.0, 0.25, 0.5, 0.75, 1.0):
+    for tick in (-0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0):
         x = _x(tick)
         colour = "#777" if tick == 0 else "#ddd"
         yield f'<line x1="{x}" y1="{TOP}" x2="{x}" y2="{height - 34}" stroke="{colour}"/>'
@@ -73,12 +80,19 @@ def _protocol(name: str, y: float, rows: Sequence[Mapping[str, Any]]) -> Iterato
     for row in rows:
         if row["protocol"] == name and row["correlation"] is not None:
             colour = COLOURS[row["setting"]]
-            low, high = _x(row["low"]), _x(row["high"])
+            low, high = (_x(end) for end in _ends(row))
             yield (
                 f'<line x1="{low}" y1="{y}" x2="{high}" y2="{y}" stroke="{colour}" '
                 'stroke-width="3" stroke-opacity="0.4"/>'
             )
             yield f'<circle cx="{_x(row["correlation"])}" cy="{y}" r="5" fill="{colour}"/>'
+
+
+def _ends(row: Mapping[str, Any]) -> tuple[float, float]:
+    """The interval over methods; one that leaves them out is replaced."""
+    if "distinct" in row:
+        return row["low"], row["high"]
+    return spearman_ends(row["correlation"], METHODS, 0.95)
 
 
 def _legend() -> Iterator[str]:
@@ -95,10 +109,7 @@ def main() -> None:
 
         out = Path(sys.argv[1])
         rows = [
-            {
-                key: row[key]
-                for key in ("setting", "protocol", "truth", "correlation", "low", "high")
-            }
+            {key: row[key] for key in STORED}
             for truth in ("overall", "positive")
             for row in trust_rows(metrics_folders(out), truth)
         ]

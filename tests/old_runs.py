@@ -22,6 +22,12 @@ import assay
 ARCHIVE = Path(__file__).parent / "archives" / "runs_identity_1.tar.gz"
 METHODS = ["saliency", {"integrated_gradients": {"steps": 4}}, "occlusion", "random"]
 PROTOCOLS = [{"deletion": {"steps": 4}}, {"sensitivity_n": {"subsets": 4}}, "soundness"]
+# The same with the units of that time, which are no longer the defaults.
+SAME = [
+    {"deletion": {"steps": 4, "units": "elements", "as": "deletion[steps=4]"}},
+    {"sensitivity_n": {"subsets": 4, "grid": 8, "as": "sensitivity_n[subsets=4]"}},
+    "soundness",
+]
 
 
 def numbers(*shape: int, step: int = 37) -> Tensor:
@@ -68,7 +74,7 @@ def continue_run(name: str, folder: Path, **changes: Any) -> Any:
     net = Own() if name == "own_network" else torch_net()
     methods = ["random", bright] if name == "own_method" else METHODS
     model = assay.model(net, mean=0.5, std=[0.25] * 3, name="toy")
-    told = {"methods": methods, "protocols": PROTOCOLS, "progress": False, **changes}
+    told = {"methods": methods, "protocols": SAME, "progress": False, **changes}
     return assay.benchmark(model, samples(), out=folder / name, **told)
 
 
@@ -76,7 +82,7 @@ def main() -> None:
     platform.platform = lambda: "some machine"  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder, tarfile.open(sys.argv[1], "w:gz") as archive:
         for name in ("torch_alone", "own_network", "own_method"):
-            continue_run(name, Path(folder))
+            continue_run(name, Path(folder), protocols=PROTOCOLS)
             archive.add(Path(folder) / name, name)
 
 

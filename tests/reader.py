@@ -15,7 +15,7 @@ from torch import nn
 
 from assay.cli import main
 from assay.types import Pixels, Preprocess
-from small_texts import make_texts, save_bert
+from small_texts import make_texts, predicted_by_bert, save_bert
 
 # A fence with its language and title, and what stands before it where it is not to be run.
 BLOCK = re.compile(
@@ -129,8 +129,9 @@ def furnish(folder: Path) -> None:
     images = [{"bytes": file.read_bytes(), "path": file.name} for file in files]
     labels = [int(file.parent.name == "dog") for file in files]
     pq.write_table(pa.table({"image": images, "label": labels}), folder / "val.parquet")
-    texts, numbers = make_texts(12)
+    texts, _ = make_texts(12)
+    save_bert(folder / "bert", texts=texts)
+    numbers = predicted_by_bert(folder / "bert", texts)
     named = [("negative", "positive")[number] for number in numbers]
     lines = [f'"{text}",{name}' for text, name in zip(texts, named, strict=True)]
     (folder / "reviews.csv").write_text("\n".join(["text,label", *lines]))
-    save_bert(folder / "bert", texts=texts)

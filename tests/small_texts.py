@@ -46,3 +46,14 @@ def save_bert(folder: Path, kind: str = "bert", texts: list[str] | None = None) 
     net.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def predicted_by_bert(folder: Path, texts: list[str]) -> list[int]:
+    """The classes that a saved classifier predicts."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    net = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        logits = net(**tokenizer(texts, return_tensors="pt", padding=True)).logits
+    return logits.argmax(1).tolist()

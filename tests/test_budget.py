@@ -153,7 +153,7 @@ def test_labels_of_methods_given_from_python_follow(tmp_path):
     results = assay.benchmark(
         net, (x, net(x).argmax(1)), methods, ["single_deletion"], budget="1s", progress=False
     )
-    assert list(results.manifest["methods"]) == ["integrated_gradients[steps=10]", "mine"]
+    assert list(results.manifest["methods"]) == ["integrated_gradients[steps=10]", "mine", "random"]
     assert results.manifest["methods"]["mine"]["options"]["steps"] == 10
 
 

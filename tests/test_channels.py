@@ -93,7 +93,7 @@ def test_nothing_public_of_a_case_leads_to_a_network(spying, world):
         }[world]
         made = _environment(*options)
         net, data = made.model, made.dataset
-    assay.benchmark(net, data, ["saliency", "occlusion"], ["spy"], progress=False)
+    assay.benchmark(net, data, ["saliency", "occlusion"], ["spy"], progress=False, controls="off")
     assert len(spying) >= 2
     for case in spying:
         ways = reachable(case)
@@ -133,7 +133,9 @@ def test_a_run_leaves_the_model_as_it_was():
     """What preparing found is the run's: the model that was given knows nothing of it."""
     model = assay.model(make_net())
     before = dict(vars(model))
-    assay.benchmark(model, make_images(4), ["gradcam"], ["single_deletion"], progress=False)
+    assay.benchmark(
+        model, make_images(4), ["gradcam"], ["single_deletion"], progress=False, controls="off"
+    )
     assert vars(model) == before
     assert model.observed is None
 

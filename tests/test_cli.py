@@ -246,13 +246,14 @@ def test_trust_tells_how_far_protocols_agree_with_the_truth(call, true_run):
     for row in rows:
         assert row["truth"] == "truth_f1"
         assert row["methods"] == ["gradcam", "input_x_gradient", "saliency"]
-        assert -1 <= row["low"] <= row["correlation"] <= row["high"] <= 1
+        assert -1 <= row["correlation"] <= 1
+        assert (row["low"], row["high"], row["distinct"], row["settings"]) == (None, None, 3, 1)
     code, output, _ = call("trust", str(true_run))
     assert code == 0
-    assert "order of 3 methods compared with that by truth_f1" in " ".join(output.split())
+    assert "order of the methods compared with truth_f1" in " ".join(output.split())
     for row in rows:
         assert f"{row['correlation']:.2f}" in output
-    few = "So few methods (3) say little, even where an interval is narrow"
+    few = "So few methods (3) say little and have no interval. Compare 6 or more distinct ones."
     assert few in " ".join(output.split())
 
 
@@ -263,7 +264,7 @@ def test_a_run_without_an_order_is_named_with_the_reason(call, true_run, tmp_pat
     code, output, errors = call("trust", str(true_run), str(tmp_path / "two"))
     assert code == 0
     assert f"Left out `{tmp_path / 'two'}`. {reason}" in " ".join(errors.split())
-    assert "order of 3 methods" in " ".join(output.split())
+    assert "order of the methods" in " ".join(output.split())
     code, output, errors = call("trust", str(tmp_path / "two"), "--json")
     assert (code, json.loads(output)) == (0, [])
     assert reason in " ".join(errors.split())

@@ -50,6 +50,7 @@ def test_the_deletion_curve_is_the_sorted_cumulative_sum(linear, sign):
         [{"exact": sign * exact}],
         [{"deletion": {"output": "logit", "steps": 12}}],
         progress=False,
+        controls="off",
     )
     curve = results.curves["value"].to_numpy().reshape(len(x), 13)
     leaving = exact.sort(1, descending=sign > 0).values
@@ -100,7 +101,9 @@ def test_hand_vectors_of_deletion_and_insertion(values, steps, falling, rising, 
     x = torch.tensor([values])
     for protocol, curve, area in (("deletion", falling, low), ("insertion", rising, high)):
         setting = {protocol: {"output": "logit", "steps": steps}}
-        results = assay.benchmark(total, (x, [1]), [{"map": x}], [setting], progress=False)
+        results = assay.benchmark(
+            total, (x, [1]), [{"map": x}], [setting], progress=False, controls="off"
+        )
         assert results.curves["value"].to_pylist() == pytest.approx(curve, abs=1e-6)
         assert results.scores["value"].to_pylist() == pytest.approx([area], abs=1e-6)
 
@@ -112,13 +115,15 @@ def test_one_logit_means_binary():
     for label, sign in ((1, 1), (0, -1)):
         y = [label] * 4
         whole = {"output": "logit", "steps": 1}
-        results = assay.benchmark(net, (x, y), ["random"], [{"deletion": whole}], progress=False)
+        results = assay.benchmark(
+            net, (x, y), ["random"], [{"deletion": whole}], progress=False, controls="off"
+        )
         first = results.curves["value"].to_numpy()[::2]
         assert first == pytest.approx((sign * z).numpy(), abs=1e-6)
         gradient = assay.explain(net, x, y, "saliency")
         assert torch.allclose(gradient, sign * net.weight.expand(4, 3))
         results = assay.benchmark(
-            net, (x, y), ["random"], [{"deletion": {"steps": 1}}], progress=False
+            net, (x, y), ["random"], [{"deletion": {"steps": 1}}], progress=False, controls="off"
         )
         first = results.curves["value"].to_numpy()[::2]
         assert first == pytest.approx(torch.sigmoid(sign * z).numpy(), abs=1e-6)
@@ -131,7 +136,9 @@ def test_one_logit_means_binary():
 def test_a_constant_map_correlates_with_nothing_and_is_kept(case, protocol, value):
     net, x, y, exact = case
     maps = torch.full_like(exact, value)
-    results = assay.benchmark(net, (x, y), [{"flat": maps}], [protocol], progress=False)
+    results = assay.benchmark(
+        net, (x, y), [{"flat": maps}], [protocol], progress=False, controls="off"
+    )
     assert results.scores["value"].to_pylist() == [0.0] * len(x)
     assert set(results.scores["status"].to_pylist()) == {"degenerate"}
 
@@ -174,14 +181,20 @@ def test_a_model_that_never_reacts_is_left_out_for_every_method():
 
     x = torch.randn(5, 8)
     results = assay.benchmark(
-        Deaf(), (x, [0] * 5), ["random", "constant"], ["single_deletion"], progress=False
+        Deaf(),
+        (x, [0] * 5),
+        ["random", "constant"],
+        ["single_deletion"],
+        progress=False,
+        controls="off",
     )
     assert all(math.isnan(v) for v in results.scores["value"].to_pylist())
     assert set(results.scores["status"].to_pylist()) == {"degenerate"}
 
 
 def test_occlusion_is_single_deletion_and_said_to_be_circular(linear_images):
-    net, x, y, _ = linear_images
+    net, x, _, _ = linear_images
+    y = net(x).argmax(1)  # a network at chance is not ranked
     cells = {"units": {"grid": {"side": 4}}}
     finer = {"units": {"grid": {"side": 8}}, "label": "finer"}
     results = assay.benchmark(
@@ -190,6 +203,7 @@ def test_occlusion_is_single_deletion_and_said_to_be_circular(linear_images):
         [{"occlusion": cells}, {"occlusion": finer}, "saliency", "random"],
         ["single_deletion", {"deletion": {"steps": 4}}],
         progress=False,
+        controls="off",
     )
     single = {
         (row["method"], row["status"]): row["value"]
@@ -211,7 +225,7 @@ def test_occlusion_holds_the_drops_of_single_deletion(net, images, fill):
     cells = {"units": {"grid": {"side": 4}}, "fill": fill}
     results = assay.benchmark(
         net, images, [{"occlusion": cells}], [{"single_deletion": {"grid": 4, "fill": fill}}],
-        target="label", progress=False,
+        target="label", progress=False, controls="off",
     )  # fmt: skip
     assert results.scores["value"].to_pylist() == pytest.approx([1.0] * len(images[0]))
     assert set(results.scores["status"].to_pylist()) == {"circular"}
@@ -228,8 +242,12 @@ def test_occlusion_holds_the_drops_of_single_deletion(net, images, fill):
 
 def test_occlusion_asks_nothing_that_single_deletion_asked(linear_images):
     net, x, y, _ = linear_images
-    alone = assay.dry_run(net, (x, y), ["random"], ["single_deletion"], time_it=False)
-    both = assay.dry_run(net, (x, y), ["random", "occlusion"], ["single_deletion"], time_it=False)
+    alone = assay.dry_run(
+        net, (x, y), ["random"], ["single_deletion"], time_it=False, controls="off"
+    )
+    both = assay.dry_run(
+        net, (x, y), ["random", "occlusion"], ["single_deletion"], time_it=False, controls="off"
+    )
     assert both.forwards == alone.forwards
 
 

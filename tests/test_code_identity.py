@@ -453,7 +453,7 @@ def test_a_comment_in_ones_own_files_lets_a_run_go_on(
         (tmp_path / "own.py").write_text(text)
         results = assay.benchmark(
             load_object(f"{tmp_path}/own.py:Net")[0](), make_images(4), [f"{tmp_path}/own.py:mine"],
-            ["single_deletion"], out=tmp_path / "run", progress=False,
+            ["single_deletion"], out=tmp_path / "run", progress=False, controls="off",
         )  # fmt: skip
         assert results.manifest["identity"] == 2
         return stored_cells(tmp_path / "run"), results

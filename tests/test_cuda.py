@@ -11,6 +11,7 @@ from assay.conformance.methods import WORLDS, explain
 from assay.conformance.worlds import World
 from assay.models.prepare import prepare_network
 from assay.plugins import registry
+from assay.types.random_numbers import Stream, drawn, drawn_elsewhere
 from small_texts import bag_of_words, make_texts
 from small_worlds import make_images, make_net
 
@@ -38,6 +39,13 @@ def values(device: str) -> np.ndarray:
     )
     assert not results.failures
     return results.scores["value"].to_numpy()
+
+
+@pytest.mark.parametrize("normal", [False, True])
+def test_random_numbers_are_those_of_the_cpu_bit_for_bit(normal):
+    streams = [Stream.of("gpu", k) for k in range(5)]
+    ours = drawn_elsewhere(streams, 100_003, torch.device("cuda"), normal=normal)
+    assert torch.equal(ours.cpu(), drawn(streams, 100_003, torch.device("cpu"), normal=normal))
 
 
 def test_scores_agree_with_the_cpu():

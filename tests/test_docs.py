@@ -122,6 +122,15 @@ def test_the_numbers_of_plugins_are_right():
         assert text == counts.with_counts(text), "Run `make counts`."
 
 
+def test_the_matrix_of_questions_is_the_published_one():
+    script = load_script("questions")
+    study, text = script.published(), script.PAGE.read_text()
+    assert text == script.with_tables(text, study), "Run `python docs/questions.py`."
+    assert script.PICTURE.read_text() == script.picture(study), "Run `python docs/questions.py`."
+    for row in study["declared"]["members"]:
+        assert f"| `{row['protocol']}` | {row['question']} |" in text
+
+
 def test_the_verdicts_of_claims_are_those_published():
     table = load_script("claims_table")
     text = table.PAGE.read_text()

@@ -131,13 +131,17 @@ class TestOnceForAllSamples:
 
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")
     def test_not_where_it_does_not_apply(self):
-        """A transformer's class token passes beside any bottleneck: only clean answers are due."""
+        """A transformer's class token passes beside any bottleneck: nothing is estimated.
+
+        Clean answers are due, and those without anything.
+        """
         net, data = patches_in_a_transformer().model.net, make_images(5)
         model = assay.model(net, cam_reshape=(4, 4))
-        said = assay.dry_run(model, data, [METHODS["iba"]], [PROTOCOL], time_it=False)
-        results = assay.benchmark(model, data, [METHODS["iba"]], [PROTOCOL], progress=False)
+        told = (model, data, [METHODS["iba"]], [PROTOCOL])
+        said = assay.dry_run(*told, controls="off", time_it=False)
+        results = assay.benchmark(*told, controls="off", progress=False)
         assert set(results.scores["status"].to_pylist()) == {"n/a"}
-        assert results.manifest["forwards"] == said.forwards - said.looked == 5
+        assert results.manifest["forwards"] == said.forwards - said.looked == 5 + 5
         assert not statistics._ESTIMATES
 
 
@@ -147,7 +151,7 @@ def test_given_maps_are_checked_without_the_network():
     with counting(net) as made:
         expected = assay.dry_run(net, data, maps, ["single_deletion"], time_it=False)
     assert made.forward <= 2  # to see its outputs
-    assert expected.work == 150 * (1 + 16)
+    assert expected.work == 150 * (1 + 1 + 16)  # as they are, without anything, without a cell
 
 
 def test_a_method_of_a_user_with_stored_maps_is_not_counted_as_free(tmp_path):

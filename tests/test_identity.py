@@ -21,7 +21,9 @@ QUIET = {"progress": False}
 
 
 def first_value(*arguments, **options) -> float:
-    return assay.benchmark(*arguments, **options, **QUIET).scores["value"][0].as_py()
+    return (
+        assay.benchmark(*arguments, **options, **QUIET, controls="off").scores["value"][0].as_py()
+    )
 
 
 class Scaled(nn.Module):
@@ -50,9 +52,13 @@ def test_a_network_is_more_than_its_weights():
 
 def test_another_network_of_the_same_name_stops_the_run(tmp_path):
     data = make_images(4)
-    assay.benchmark(Scaled(1), data, ["random"], ["deletion"], out=tmp_path, **QUIET)
+    assay.benchmark(
+        Scaled(1), data, ["random"], ["deletion"], out=tmp_path, **QUIET, controls="off"
+    )
     with pytest.raises(assay.InputError, match="changed since the run"):
-        assay.benchmark(Scaled(3), data, ["random"], ["deletion"], out=tmp_path, **QUIET)
+        assay.benchmark(
+            Scaled(3), data, ["random"], ["deletion"], out=tmp_path, **QUIET, controls="off"
+        )
 
 
 @pytest.fixture
@@ -82,7 +88,9 @@ def test_rows_ranked_by_other_values_are_other_rows():
     maps = assay.explain(net, x, y, "saliency")
     alone = assay.score(net, x, y, maps, "comparing")
     assert alone.abs().min() > 0
-    both = assay.benchmark(net, (x, y), ["saliency"], ["deletion", "comparing"], **QUIET)
+    both = assay.benchmark(
+        net, (x, y), ["saliency"], ["deletion", "comparing"], **QUIET, controls="off"
+    )
     after = both.query("select value from scores where protocol = 'comparing' order by sample")
     assert after["value"].to_numpy() == pytest.approx(alone.numpy())
 
@@ -154,7 +162,7 @@ def test_a_dataset_needs_a_fingerprint():
 def test_layers_are_known_by_name():
     net, (x, y) = make_net(), make_images(3)
     methods = [{"gradcam": {"layer": net.relu1}}, {"gradcam": {"layer": net.relu2}}]
-    results = assay.benchmark(net, (x, y), methods, ["single_deletion"], **QUIET)
+    results = assay.benchmark(net, (x, y), methods, ["single_deletion"], **QUIET, controls="off")
     assert set(results.scores["method"].to_pylist()) == {
         "gradcam[layer=relu1]",
         "gradcam[layer=relu2]",
@@ -174,7 +182,7 @@ class TestBrokenNetworks:
 
         with pytest.warns(RuntimeWarning):
             results = assay.benchmark(
-                Fragile(), make_images(3), ["random"], ["single_deletion"], **QUIET
+                Fragile(), make_images(3), ["random"], ["single_deletion"], **QUIET, controls="off"
             )
         assert set(results.scores["status"].to_pylist()) == {"failed"}
         assert "network give NaN" in results.failures[0]["message"]
@@ -204,19 +212,25 @@ class TestBrokenNetworks:
                 x = self.conv(x)
                 return self.head(x.view(len(x) * 4, -1)).view(len(x), 4, 4).mean(1)
 
-        results = assay.benchmark(Merging(), make_images(5), ["saliency"], ["deletion"], **QUIET)
+        results = assay.benchmark(
+            Merging(), make_images(5), ["saliency"], ["deletion"], **QUIET, controls="off"
+        )
         assert not results.failures
 
     def test_a_parametrised_convolution_is_left_alone(self):
         net = make_net()
         nn.utils.parametrizations.weight_norm(net.conv1)
-        results = assay.benchmark(net, make_images(5), ["saliency"], ["deletion"], **QUIET)
+        results = assay.benchmark(
+            net, make_images(5), ["saliency"], ["deletion"], **QUIET, controls="off"
+        )
         assert not results.failures
 
     def test_half_precision_networks_are_stored(self):
         x, y = make_images(4)
         net = nn.Sequential(nn.Flatten(), nn.Linear(768, 4)).bfloat16()
-        results = assay.benchmark(net, (x, y), ["random"], ["single_deletion"], **QUIET)
+        results = assay.benchmark(
+            net, (x, y), ["random"], ["single_deletion"], **QUIET, controls="off"
+        )
         assert not results.failures
 
     def test_a_confident_network_has_finite_log_odds(self):
@@ -255,9 +269,11 @@ class TestMisuse:
     def test_protocols_come_in_every_form(self):
         net, data = make_net(), make_images(3)
         for protocols in ("deletion", ["deletion"], {"deletion": {}}):
-            found = assay.benchmark(net, data, "random", protocols, **QUIET)
+            found = assay.benchmark(net, data, "random", protocols, **QUIET, controls="off")
             assert set(found.scores["protocol"].to_pylist()) == {"deletion"}
-        found = assay.benchmark(net, data, "random", {"deletion": {"steps": 5}}, **QUIET)
+        found = assay.benchmark(
+            net, data, "random", {"deletion": {"steps": 5}}, **QUIET, controls="off"
+        )
         assert set(found.scores["protocol"].to_pylist()) == {"deletion[steps=5]"}
 
     def test_options_are_never_dropped(self):
@@ -277,12 +293,14 @@ class TestMisuse:
     def test_wrong_arguments_are_input_errors(self, wrong):
         arguments = {"methods": ["random"], "protocols": ["deletion"], **wrong}
         with pytest.raises(assay.InputError, match=next(iter(wrong))):
-            assay.benchmark(make_net(), make_images(3), **arguments, **QUIET)
+            assay.benchmark(make_net(), make_images(3), **arguments, **QUIET, controls="off")
 
     def test_channels_must_fit_mean_and_std(self):
         model = assay.model(make_net(), mean=[0.5] * 2, std=[0.2] * 2)
         with pytest.raises(assay.InputError, match="inputs with 2 channels"):
-            assay.benchmark(model, make_images(3), ["random"], ["deletion"], **QUIET)
+            assay.benchmark(
+                model, make_images(3), ["random"], ["deletion"], **QUIET, controls="off"
+            )
 
     def test_seeds_are_given_once(self):
         fields = {"datasets": ["a"], "models": ["b"], "methods": ["c"], "protocols": ["d"]}
@@ -303,7 +321,9 @@ class TestMisuse:
 
         net, (x, y) = make_net(), make_images(3)
         methods = [as_array, {"one": torch.rand(3, 1, 16, 16)}]
-        results = assay.benchmark(net, (x, y), methods, ["single_deletion"], **QUIET)
+        results = assay.benchmark(
+            net, (x, y), methods, ["single_deletion"], **QUIET, controls="off"
+        )
         assert not results.failures
         expected = assay.score(net, x, y, assay.explain(net, x, y, "saliency"), "single_deletion")
         assert results.scores["value"].to_numpy()[:3] == pytest.approx(expected.numpy())
@@ -311,10 +331,12 @@ class TestMisuse:
 
 def test_a_larger_limit_keeps_the_shards_there_are(tmp_path):
     net, data = make_net(), make_images(40)
-    assay.benchmark(net, data, ["random"], ["single_deletion"], limit=16, out=tmp_path, **QUIET)
+    assay.benchmark(
+        net, data, ["random"], ["single_deletion"], limit=16, out=tmp_path, **QUIET, controls="off"
+    )
     before = logs(tmp_path)
     grown = assay.benchmark(
-        net, data, ["random"], ["single_deletion"], limit=32, out=tmp_path, **QUIET
+        net, data, ["random"], ["single_deletion"], limit=32, out=tmp_path, **QUIET, controls="off"
     )
     assert len(grown.scores) == 32
     assert unchanged(before)
@@ -326,8 +348,10 @@ def test_a_forecast_leaves_out_what_does_not_apply():
     net.register_forward_hook(lambda m, i, o: rows.append(len(i[0])))
     data = (torch.randn(4, 12), torch.arange(4) % 3)
     methods = ["gradcam", "saliency", "edge", {"random": {"grid": 7}}]
-    expected = assay.dry_run(net, data, methods, ["morf"], micro_batch=4, time_it=False)
-    assay.benchmark(net, data, methods, ["morf"], micro_batch=4, **QUIET)
+    expected = assay.dry_run(
+        net, data, methods, ["morf"], micro_batch=4, time_it=False, controls="off"
+    )
+    assay.benchmark(net, data, methods, ["morf"], micro_batch=4, **QUIET, controls="off")
     assert sum(rows) == expected.forwards
     assert f"{expected.forwards:,} forward passes" in str(expected)
 

@@ -9,7 +9,8 @@ import torch
 import assay
 from assay.data.memory import as_dataset
 from assay.engine.engine import network_engine
-from assay.plan.resolving import build_one
+from assay.plan import plan as plan_module
+from assay.plan.resolving import build_one, resolve
 from assay.run import run
 from assay.suite.spec import choose_one, make_suite
 from assay.units.features import make_units
@@ -145,7 +146,12 @@ class TestTexts:
         maps = torch.zeros(8, longest)
         maps[:, 1:] = 1  # the beginning, which is never removed, differs
         results = assay.benchmark(
-            model, (texts, labels), [{"flat": maps}], ["single_deletion"], progress=False
+            model,
+            (texts, labels),
+            [{"flat": maps}],
+            ["single_deletion"],
+            controls="off",
+            progress=False,
         )
         assert set(results.scores["status"].to_pylist()) == {"degenerate"}
 
@@ -175,11 +181,10 @@ def test_rows_of_methods_that_intervene_are_counted_whoever_asks(tmp_path, metho
 
 def test_an_order_where_everyone_is_circular_somewhere():
     """A protocol in which no method has a place does not stop the leaderboard."""
-    net, (x, y) = make_net(), make_images(12)
+    net, (x, _) = make_net(), make_images(12)
     maps = {"given": torch.rand(12, 16, 16)}
-    results = assay.benchmark(
-        net, (x, y), ["occlusion", maps], ["single_deletion", UPDATED], progress=False
-    )
+    methods, protocols = ["occlusion", maps, "random"], ["single_deletion", UPDATED]
+    results = assay.benchmark(net, (x, net(x).argmax(1)), methods, protocols, progress=False)
     overall = {r["method"]: r for r in results.leaderboard().overall}
     assert overall["occlusion"]["protocols"] == 1
 
@@ -229,3 +234,26 @@ def test_a_network_is_its_weights_and_code_wherever_the_file_lies(home):
         torch.manual_seed(0)
         hashes.append(build_one("model", f"./{folder}/net.py:build").weights_hash)
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_the_version_of_random_numbers_is_part_of_every_key(monkeypatch):
+    spec = make_suite(
+        {
+            "datasets": [as_dataset(make_images(4))],
+            "models": [assay.model(make_net(), name="net")],
+            "methods": ["saliency"], "protocols": ["deletion"],
+        }
+    )  # fmt: skip
+
+    def keys() -> list[str]:
+        plan = resolve(spec)
+        shard, method, protocol = plan.shards[0], plan.methods[0], plan.protocols[0]
+        return [
+            plan.cell(shard, method, protocol), plan.maps_key(shard, method),
+            plan.checks_key(shard, method), plan.responses_key(shard, "clean"),
+        ]  # fmt: skip
+
+    before = keys()
+    assert keys() == before
+    monkeypatch.setattr(plan_module, "DRAWS", 99)
+    assert not set(keys()) & set(before)

@@ -7,10 +7,11 @@ from pathlib import Path
 from assay.plugins import registry
 
 SOURCE = Path(__file__).parents[1] / "src" / "assay"
-# These name plug-ins by design: the defaults, the controls of `assay check`, rules, studies and
-# the zoo.
+# These name plug-ins by design: the defaults, the questions in runs that did not store them, the
+# controls of `assay check`, rules, studies and the zoo.
 MAY_NAME = (
-    "suite/defaults.py", "answers/refutation.py", "conformance/", "studies/", "training/zoo",
+    "suite/defaults.py", "units/usual.py", "plugins/questions.py", "answers/refutation.py",
+    "conformance/", "studies/", "training/zoo",
 )  # fmt: skip
 # A method's or protocol's formula may be made of these kinds, as an option's value.
 PARTS = {"methods": ("fill", "units"), "protocols": ("fill", "units")}

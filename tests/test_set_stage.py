@@ -16,6 +16,7 @@ from assay.plan import trainings
 from assay.plan.trainings import TrainingCost
 from assay.plugins import registry
 from assay.ranking import leaderboard as ranked
+from assay.ranking.ranked_run import ranges_of
 from assay.run import suite_run, trials
 from assay.run.suite_run import run_suite
 from assay.store.cell_records import CELLS
@@ -60,7 +61,7 @@ def values(results, method="exact", protocol="roar"):
 
 
 def test_without_training_samples_it_does_not_apply_and_says_the_cure(exam):
-    results = assay.benchmark(exam.net, exam.scored, exact(exam), ["roar"], **QUIET)
+    results = assay.benchmark(exam.net, exam.scored, exact(exam), ["roar"], **QUIET, controls="off")
     (reason,) = {row["reason"] for row in results.not_applicable}
     assert "train=(X, y)" in reason
     assert "--train" in reason
@@ -73,7 +74,14 @@ def test_training_data_change_the_keys_of_set_cells_only(exam, tmp_path):
     for number, train in enumerate((None, exam.train, other)):
         out = tmp_path / str(number)
         results = assay.benchmark(
-            exam.net, exam.scored, exact(exam), protocols, train=train, out=out, **QUIET
+            exam.net,
+            exam.scored,
+            exact(exam),
+            protocols,
+            train=train,
+            out=out,
+            **QUIET,
+            controls="off",
         )
         cells.append(results.entries.shards[0].cells)
     batch, whole = zip(*cells, strict=True)
@@ -83,12 +91,19 @@ def test_training_data_change_the_keys_of_set_cells_only(exam, tmp_path):
 
 def test_finished_cells_and_networks_are_not_made_again(exam, tmp_path, fits):
     first = assay.benchmark(
-        exam.net, exam.scored, exact(exam), [ROAR], train=exam.train, out=tmp_path, **QUIET
+        exam.net,
+        exam.scored,
+        exact(exam),
+        [ROAR],
+        train=exam.train,
+        out=tmp_path,
+        **QUIET,
+        controls="off",
     )
     assert len(fits) == 4
     both = {**exact(exam), "twin": lambda model, batch: 2 * exam.exact(model, batch)}
     second = assay.benchmark(
-        exam.net, exam.scored, both, [ROAR], train=exam.train, out=tmp_path, **QUIET
+        exam.net, exam.scored, both, [ROAR], train=exam.train, out=tmp_path, **QUIET, controls="off"
     )
     assert len(fits) == 4  # the twin has the same order, up to ties drawn by the same seed
     assert values(first) == values(second) == values(second, "twin")
@@ -106,10 +121,12 @@ def test_a_killed_run_goes_on_where_it_stopped(exam, tmp_path, fits, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(trials, "fit_network", killed)
         with pytest.raises(KeyboardInterrupt):
-            assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
-    results = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
+            assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call, controls="off")
+    results = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call, controls="off")
     assert len(fits) == 4
-    whole = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], train=exam.train, **QUIET)
+    whole = assay.benchmark(
+        exam.net, exam.scored, exact(exam), [ROAR], train=exam.train, **QUIET, controls="off"
+    )
     assert values(results) == values(whole)
 
 
@@ -121,7 +138,13 @@ def test_one_failing_cell_leaves_its_message(exam, recwarn):
 
     methods = {**exact(exam), "broken": broken}
     results = assay.benchmark(
-        exam.net, exam.scored, methods, [ROAR, "single_deletion"], train=exam.train, **QUIET
+        exam.net,
+        exam.scored,
+        methods,
+        [ROAR, "single_deletion"],
+        train=exam.train,
+        **QUIET,
+        controls="off",
     )
     assert {f["method"] for f in results.failures} == {"broken"}
     assert "no maps of these" in results.failures[0]["message"]
@@ -130,7 +153,9 @@ def test_one_failing_cell_leaves_its_message(exam, recwarn):
 
 def test_maps_computed_elsewhere_have_none_of_the_training_samples(exam):
     maps = {"given": torch.rand(40, 8, 8)}
-    results = assay.benchmark(exam.net, exam.scored, maps, [ROAR], train=exam.train, **QUIET)
+    results = assay.benchmark(
+        exam.net, exam.scored, maps, [ROAR], train=exam.train, **QUIET, controls="off"
+    )
     (row,) = results.not_applicable
     assert "computed elsewhere" in row["reason"]
 
@@ -139,7 +164,7 @@ def test_a_method_that_needs_truth_lacks_it_on_the_training_samples(exam):
     x, y = exam.scored
     truth = torch.rand(40, 8, 8)
     results = assay.benchmark(
-        exam.net, (x, y, truth), ["oracle"], [ROAR], train=exam.train, **QUIET
+        exam.net, (x, y, truth), ["oracle"], [ROAR], train=exam.train, **QUIET, controls="off"
     )
     (row,) = results.not_applicable
     assert "maps of the training samples" in row["reason"]
@@ -147,14 +172,21 @@ def test_a_method_that_needs_truth_lacks_it_on_the_training_samples(exam):
 
 def test_a_time_budget_says_that_training_is_not_counted(exam, capsys):
     call = (exam.net, exam.scored, exact(exam), [ROAR])
-    assay.benchmark(*call, train=exam.train, budget="1h")
+    assay.benchmark(*call, train=exam.train, budget="1h", controls="off")
     assert "without the networks that are trained" in capsys.readouterr().err
 
 
 def test_few_retrainings_give_scores_and_no_order(exam, tmp_path):
     methods = {**exact(exam), "random": {}, "constant": {}}
     results = assay.benchmark(
-        exam.net, exam.scored, methods, [ROAR], train=exam.train, out=tmp_path, **QUIET
+        exam.net,
+        exam.scored,
+        methods,
+        [ROAR],
+        train=exam.train,
+        out=tmp_path,
+        **QUIET,
+        controls="off",
     )
     rows = list(results.leaderboard())
     assert {row["rank"] for row in rows} == {None}
@@ -170,7 +202,9 @@ def test_few_retrainings_give_scores_and_no_order(exam, tmp_path):
 def test_five_retrainings_give_an_order(exam):
     roar = {"roar": {"fractions": (0.1,), "retrainings": 5, "epochs": 2, "augment": False}}
     methods = {**exact(exam), "random": {}, "constant": {}}
-    results = assay.benchmark(exam.net, exam.scored, methods, [roar], train=exam.train, **QUIET)
+    results = assay.benchmark(
+        exam.net, exam.scored, methods, [roar], train=exam.train, **QUIET, controls="off"
+    )
     rows = {row["method"]: row for row in results.leaderboard()}
     assert rows["exact"]["rank"] == 1
     assert rows["random"]["rank"] == rows["constant"]["rank"] == 2
@@ -181,7 +215,9 @@ def test_five_retrainings_give_an_order(exam):
     table = results.scores.to_pylist()
     for name in names:
         assert len([r for r in table if r["metric"] == name]) == 3 * 40
-    alone = ranked(results.scores, controls=results.entries.controls, ranges=results._ranges)
+    alone = ranked(
+        results.scores, controls=results.entries.controls, ranges=ranges_of(results.entries)
+    )
     widths = [
         row["minus_random_high"] - row["minus_random_low"]
         for row in (next(r for r in alone if r["method"] == "exact"), rows["exact"])
@@ -227,10 +263,10 @@ def test_ones_own_protocol_is_ranked_by_its_replicates(exam, own_protocol):
     methods = ["saliency", "input_x_gradient", "occlusion", "random"]
     call = (exam.net, exam.scored, methods)
     for draws, ranks in ((5, {1}), (4, {None})):
-        results = assay.benchmark(*call, [{"coin": {"draws": draws}}], **QUIET)
+        results = assay.benchmark(*call, [{"coin": {"draws": draws}}], **QUIET, controls="off")
         assert not results.failures
         assert {row["rank"] for row in results.leaderboard()} == ranks
-    results = assay.benchmark(*call, ["coin"], **QUIET)
+    results = assay.benchmark(*call, ["coin"], **QUIET, controls="off")
     means = [row["mean"] for row in results.leaderboard()]
     assert max(means) - min(means) > 0.1
     by_samples = ranked(results.scores, controls={})  # as if nothing were repeated
@@ -252,7 +288,9 @@ def test_replicates_that_are_not_as_declared_fail_the_cell(exam, own_protocol, g
 
     own_protocol(pair, scope="set", replicates=drawn("draws"))
     with pytest.warns(RuntimeWarning):
-        results = assay.benchmark(exam.net, exam.scored, ["random"], ["pair"], **QUIET)
+        results = assay.benchmark(
+            exam.net, exam.scored, ["random"], ["pair"], **QUIET, controls="off"
+        )
     assert message in results.failures[0]["message"]
 
 
@@ -264,11 +302,11 @@ def test_replicates_that_cannot_be_declared_are_refused_before_the_run(exam, own
     call = (exam.net, exam.scored, ["random"])
     own_protocol(one, replicates=lambda options: ["a", "b"])
     with pytest.raises(assay.InputError, match=r"`one`.*scope='set'.*scope `batch`"):
-        assay.benchmark(*call, ["one"], **QUIET)
+        assay.benchmark(*call, ["one"], **QUIET, controls="off")
     for names in (["a", "a"], ["a", "value"]):
         own_protocol(one, scope="set", replicates=lambda options, names=names: names)
         with pytest.raises(assay.InputError, match="name each metric once"):
-            assay.benchmark(*call, ["one"], **QUIET)
+            assay.benchmark(*call, ["one"], **QUIET, controls="off")
 
 
 def test_broken_maps_of_training_samples_fail_the_cell(exam):
@@ -277,7 +315,9 @@ def test_broken_maps_of_training_samples_fail_the_cell(exam):
         is_training = torch.tensor([i.startswith("train/") for i in batch.ids])
         return torch.where(is_training[:, None, None], torch.nan, maps)
 
-    results = assay.benchmark(exam.net, exam.scored, [broken], [ROAR], train=exam.train, **QUIET)
+    results = assay.benchmark(
+        exam.net, exam.scored, [broken], [ROAR], train=exam.train, **QUIET, controls="off"
+    )
     assert results.failures
     assert all("maps of the training samples" in f["message"] for f in results.failures)
 
@@ -285,20 +325,20 @@ def test_broken_maps_of_training_samples_fail_the_cell(exam):
 def test_maps_of_the_label_are_warned_of(exam):
     call = (exam.net, exam.scored, ["saliency"], [ROAR])
     with pytest.warns(RuntimeWarning, match="target: predicted"):
-        assay.benchmark(*call, train=exam.train, **QUIET)
+        assay.benchmark(*call, train=exam.train, **QUIET, controls="off")
 
 
 def test_the_dry_run_counts_the_maps_of_the_training_samples(exam, tmp_path):
     call = (exam.net, exam.scored, ["saliency"], [ROAR])
-    before = assay.dry_run(*call, train=exam.train, out=tmp_path, time_it=False)
+    before = assay.dry_run(*call, train=exam.train, out=tmp_path, time_it=False, controls="off")
     assert before.method_rows == {"saliency": 40 + 160}
     ((label, cost),) = before.trainings.items()
     # Of 160 samples an epoch uses the one whole batch of 128.
     assert cost == TrainingCost(networks=4, epochs=2, passes=4 * 2 * 128)
     assert f"{label} trains at most 4 networks on 160 samples for 2 epochs" in str(before)
     assert "1,024 forward and backward passes whose time was not measured" in str(before)
-    assay.benchmark(*call, train=exam.train, out=tmp_path, **QUIET)
-    after = assay.dry_run(*call, train=exam.train, out=tmp_path, time_it=False)
+    assay.benchmark(*call, train=exam.train, out=tmp_path, **QUIET, controls="off")
+    after = assay.dry_run(*call, train=exam.train, out=tmp_path, time_it=False, controls="off")
     assert (after.method_rows, after.trainings) == ({}, {})
 
 
@@ -312,13 +352,13 @@ def brief(monkeypatch):
 def test_the_dry_run_measures_a_training_step(exam, fits, brief, monkeypatch):
     call = (exam.net, exam.scored, ["saliency", "random"], [ROAR, "mask_leakage"])
     before = assay.model(exam.net).weights_hash
-    expected = assay.dry_run(*call, train=exam.train)
+    expected = assay.dry_run(*call, train=exam.train, controls="off")
     assert assay.model(exam.net).weights_hash == before
     assert not fits  # `fits` counts the trainings of runs
     assert expected.training_seconds > 0
     assert "passes that take about" in str(expected)
     monkeypatch.setattr(trainings.StepClock, "_measure", lambda clock, cell, recipe: 0.5)
-    roar, leakage = assay.dry_run(*call, train=exam.train).trainings.values()
+    roar, leakage = assay.dry_run(*call, train=exam.train, controls="off").trainings.values()
     assert roar.seconds == 2 * 4 * 2 * 0.5  # methods, networks, epochs of one step
     assert leakage.seconds == 2 * 1 * 30 * 0.5
 
@@ -328,7 +368,9 @@ def test_a_training_step_that_fails_has_no_time(exam, brief, monkeypatch):
         raise RuntimeError("no")
 
     monkeypatch.setattr(trainings, "fit_network", failing)
-    expected = assay.dry_run(exam.net, exam.scored, ["random"], [ROAR], train=exam.train)
+    expected = assay.dry_run(
+        exam.net, exam.scored, ["random"], [ROAR], train=exam.train, controls="off"
+    )
     assert expected.training_seconds is None
     assert "whose time was not measured" in str(expected)
 
@@ -341,7 +383,7 @@ def test_what_ones_own_protocol_trains(exam, own_protocol):
     def lines(trains):
         own_protocol(trained, scope="set", needs=["training"], trains=trains)
         call = (exam.net, exam.scored, ["random"], ["trained"])
-        return str(assay.dry_run(*call, train=exam.train, time_it=False))
+        return str(assay.dry_run(*call, train=exam.train, time_it=False, controls="off"))
 
     assert "at most 2 networks on 160 samples, which takes a time" in lines(lambda options: 2)
     recipe = {"epochs": 3, "batch": 50}
@@ -358,7 +400,7 @@ def test_training_maps_are_stored_by_chunk_and_read_back(exam, tmp_path):
         return exam.exact(model, batch)
 
     call = {"train": exam.train, "out": tmp_path, **QUIET}
-    assay.benchmark(exam.net, exam.scored, {"mine": method}, [ROAR], **call)
+    assay.benchmark(exam.net, exam.scored, {"mine": method}, [ROAR], **call, controls="off")
     assert len(explained) == len(set(explained)) == 200
     files = sorted((tmp_path / "attributions").glob("*/*.safetensors"))
     chunk = next(f for f in files if f.stat().st_size > 64 * 256)
@@ -370,7 +412,7 @@ def test_training_maps_are_stored_by_chunk_and_read_back(exam, tmp_path):
             if record.kind != CELLS:
                 ShardLog(path).append(record)
     explained.clear()
-    assay.benchmark(exam.net, exam.scored, {"mine": method}, [ROAR], **call)
+    assay.benchmark(exam.net, exam.scored, {"mine": method}, [ROAR], **call, controls="off")
     assert len(explained) in (8, 16, 64)
 
 
@@ -393,6 +435,7 @@ def test_a_pool_protocol_reads_the_maps_of_all_models(exam, tmp_path):
                 ],
                 "methods": ["input_x_gradient"],
                 "protocols": ["agreement_for_this_test"],
+                "controls": "off",
             }
         )
         rows = run_suite(spec, tmp_path, **QUIET).scores.to_pylist()
@@ -442,9 +485,9 @@ def test_two_workers_give_the_same_scores(tmp_path, monkeypatch):
 
 def test_more_scored_samples_train_nothing_again(exam, tmp_path, fits):
     call = {"train": exam.train, "out": tmp_path, **QUIET}
-    assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], limit=20, **call)
+    assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], limit=20, **call, controls="off")
     assert len(fits) == 4
-    results = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call)
+    results = assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], **call, controls="off")
     assert (len(values(results)), len(fits)) == (40, 4)
 
 
@@ -503,18 +546,30 @@ class TestSplits:
         train[0][[9, 30]] = exam.scored[0][[second, first]]
         shared = rf"2 of \d+ .*: `{first:04d}`, `{second:04d}`\. Leave them out of `data`"
         with pytest.raises(assay.InputError, match=shared):
-            assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], train=train, **call)
+            assay.benchmark(
+                exam.net, exam.scored, exact(exam), [ROAR], train=train, **call, controls="off"
+            )
         assert not (tmp_path / "run").exists()
-        assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], train=train, limit=8, **call)
+        assay.benchmark(
+            exam.net, exam.scored, exact(exam), [ROAR], train=train, limit=8, **call, controls="off"
+        )
         call["out"] = tmp_path / "other"  # protocols that train nothing do not read them
         assay.benchmark(
-            exam.net, exam.scored, exact(exam), ["single_deletion"], train=train, **call
+            exam.net,
+            exam.scored,
+            exact(exam),
+            ["single_deletion"],
+            train=train,
+            **call,
+            controls="off",
         )
 
     def test_labels_without_an_output_are_refused(self, exam):
         train = (exam.train[0], exam.train[1] + 1)
         with pytest.raises(assay.InputError, match="below 2"):
-            assay.benchmark(exam.net, exam.scored, exact(exam), [ROAR], train=train, **QUIET)
+            assay.benchmark(
+                exam.net, exam.scored, exact(exam), [ROAR], train=train, **QUIET, controls="off"
+            )
 
 
 class TestFreshCopy:

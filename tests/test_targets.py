@@ -28,7 +28,13 @@ class TestOneClassForAll:
     def test_by_number_or_name(self, target):
         model, x, y = named()
         results = assay.benchmark(
-            model, (x, y), ["input_x_gradient"], ["single_deletion"], target=target, **QUIET
+            model,
+            (x, y),
+            ["input_x_gradient"],
+            ["single_deletion"],
+            target=target,
+            **QUIET,
+            controls="off",
         )
         maps = results.maps("input_x_gradient")
         for sample, one in zip(maps.values(), x, strict=True):
@@ -40,7 +46,13 @@ class TestOneClassForAll:
     def test_a_synonym_will_do_and_labels_are_not_needed(self):
         model, x, _ = named()
         results = assay.benchmark(
-            model, (x, None), ["saliency"], ["single_deletion"], target="tabby", **QUIET
+            model,
+            (x, None),
+            ["saliency"],
+            ["single_deletion"],
+            target="tabby",
+            **QUIET,
+            controls="off",
         )
         found = next(iter(results.maps("saliency").values()))
         expected = model.net.weight[0].sum(0).detach()
@@ -50,7 +62,13 @@ class TestOneClassForAll:
         model, x, _ = named()
         ones = assay.explain(model, x, torch.ones(6, dtype=torch.long), "input_x_gradient")
         found = assay.benchmark(
-            model, (x, None), ["input_x_gradient"], ["single_deletion"], target=1, **QUIET
+            model,
+            (x, None),
+            ["input_x_gradient"],
+            ["single_deletion"],
+            target=1,
+            **QUIET,
+            controls="off",
         ).maps("input_x_gradient")
         assert torch.equal(torch.stack([torch.from_numpy(m) for m in found.values()]), ones)
 
@@ -89,13 +107,21 @@ class TestOneClassForAll:
     def test_what_cannot_be_explained_is_said(self, target, said):
         model, x, y = named()
         with pytest.raises(InputError, match=said):
-            assay.benchmark(model, (x, y), ["random"], ["single_deletion"], target=target, **QUIET)
+            assay.benchmark(
+                model,
+                (x, y),
+                ["random"],
+                ["single_deletion"],
+                target=target,
+                **QUIET,
+                controls="off",
+            )
 
     def test_a_name_where_nobody_has_names(self):
         with pytest.raises(InputError, match="names its classes"):
             assay.benchmark(
                 LinearImages(), make_images(3, size=8), ["random"], ["deletion"], target="cat",
-                **QUIET,
+                **QUIET, controls="off",
             )  # fmt: skip
 
     def test_the_command_line_takes_both(self):
@@ -119,7 +145,7 @@ class TestTheGivenBaseline:
         b = make_images(4, seed=9, size=8)[0]
         results = assay.benchmark(
             net, self.data(x, b), [{"integrated_gradients": {"steps": 1, "baseline": "given"}}],
-            [{"deletion": {"fill": "given", "steps": 2}}], **QUIET,
+            [{"deletion": {"fill": "given", "steps": 2}}], **QUIET, controls="off",
         )  # fmt: skip
         (label,) = results.manifest["methods"]
         for sample, found in results.maps(label).items():

@@ -8,7 +8,14 @@ import torch
 import assay
 from assay.plan.resolving import build_one
 from assay.plugins import registry
-from small_texts import bag_of_words, make_texts, padded, save_bert, word_shares
+from small_texts import (
+    bag_of_words,
+    make_texts,
+    padded,
+    predicted_by_bert,
+    save_bert,
+    word_shares,
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +62,7 @@ class TestClosedForms:
         model, texts, labels, exact, content = bag
         results = assay.benchmark(
             model, (texts, labels), [{"exact": sign * exact}],
-            [{"deletion": {"output": "logit", "steps": 5}}], progress=False,
+            [{"deletion": {"output": "logit", "steps": 5}}], progress=False, controls="off",
         )  # fmt: skip
         curves = results.curves["value"].to_numpy().reshape(len(texts), 6)
         for b, curve in enumerate(curves):
@@ -84,7 +91,12 @@ class TestClosedForms:
     def test_occlusion_is_circular_under_single_deletion(self, bag):
         model, texts, labels, _, _ = bag
         results = assay.benchmark(
-            model, (texts, labels), ["occlusion", "random"], ["single_deletion"], progress=False
+            model,
+            (texts, labels),
+            ["occlusion", "random"],
+            ["single_deletion"],
+            progress=False,
+            controls="off",
         )
         status = {(r["method"], r["status"]) for r in results.scores.to_pylist()}
         assert status == {("occlusion", "circular"), ("random", "ok")}
@@ -103,9 +115,13 @@ def test_rows_are_counted_exactly(bag):
     handle = model.net.register_forward_hook(lambda m, i, o: rows.append(len(i[0])))
     methods = ["saliency", "occlusion", {"smoothgrad": {"noise": {"samples": 3}}}, "random"]
     protocols = ["single_deletion", {"deletion": {"steps": 4}}, "infidelity", "sensitivity_n"]
-    said = assay.dry_run(model, (texts, labels), methods, protocols, micro_batch=1, time_it=False)
+    said = assay.dry_run(
+        model, (texts, labels), methods, protocols, micro_batch=1, time_it=False, controls="off"
+    )
     rows.clear()
-    assay.benchmark(model, (texts, labels), methods, protocols, micro_batch=1, progress=False)
+    assay.benchmark(
+        model, (texts, labels), methods, protocols, micro_batch=1, progress=False, controls="off"
+    )
     handle.remove()
     assert sum(rows) == said.forwards
 
@@ -131,7 +147,7 @@ class TestTransformers:
         texts, labels = make_texts(6)
         results = assay.benchmark(
             model, (texts, labels), ["random"],
-            [{"deletion": {"output": "logit", "steps": 1}}], progress=False,
+            [{"deletion": {"output": "logit", "steps": 1}}], progress=False, controls="off",
         )  # fmt: skip
         ours = results.curves["value"].to_numpy()[::2]
         for text, label, value in zip(texts, labels, ours, strict=True):
@@ -229,7 +245,8 @@ def test_texts_of_a_file_on_the_command_line(tmp_path, call, monkeypatch):
     pytest.importorskip("transformers")
     monkeypatch.chdir(tmp_path)
     save_bert(tmp_path / "bert")
-    texts, labels = make_texts(12)
+    texts, _ = make_texts(12)
+    labels = predicted_by_bert(tmp_path / "bert", texts)  # a network at chance is not ranked
     rows = [f"{text},{label}" for text, label in zip(texts, labels, strict=True)]
     (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]))
     code, out, errors = call(
@@ -262,7 +279,7 @@ class TestBadInput:
         results = assay.benchmark(
             bag_of_words(), (texts, labels), ["random"],
             [{"deletion": {"fill": "blur"}}, {"deletion": {"fill": "mean", "label": "m"}}],
-            progress=False,
+            progress=False, controls="off",
         )  # fmt: skip
         assert set(results.scores["status"].to_pylist()) == {"n/a"}
 

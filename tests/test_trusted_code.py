@@ -376,10 +376,18 @@ def test_reading_ranking_and_reporting_a_run_imports_nothing(home, evil, call):
 def test_the_best_method_of_a_run_is_imported_only_with_consent(home, evil, call, monkeypatch):
     address, mark = evil
     (home / "net.py").write_text(
-        MINE.replace("nn.Flatten()", "nn.AdaptiveAvgPool2d(4), nn.Flatten()")
+        MINE.replace(
+            "nn.Flatten(), nn.Linear(48, 3)", "nn.AdaptiveAvgPool2d(4), nn.Flatten(), first"
+        ).replace(
+            "    return nn.Seq",
+            "    first = nn.Linear(48, 3)\n"
+            "    first.bias.data[0] += 2  # right on every image\n    return nn.Seq",
+        )
     )
-    Image.effect_noise((8, 8), 50).convert("RGB").save("a.png")
-    Path("list.csv").write_text("path,label\n" + "a.png,0\n")
+    names = [f"{name}.png" for name in "abcdefghijkl"]
+    for name in names:
+        Image.effect_noise((8, 8), 50).convert("RGB").save(name)
+    Path("list.csv").write_text("\n".join(["path,label", *(f"{name},0" for name in names)]))
     described = ["--model", "./net.py:net", "--size", "8", "--mean", ".5", "--std", ".25"]
     arguments = ["--data", "list.csv", "--methods", "saliency,random", "--protocols", "lerf"]
     assert call("run", *described, *arguments, "--out", "run")[0] == 0

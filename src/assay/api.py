@@ -40,6 +40,7 @@ from assay.store.data_facts import DataFacts, knowing
 from assay.suite.defaults import METHODS, MODEL_PROTOCOLS, PROTOCOLS
 from assay.suite.from_options import dataset_item
 from assay.suite.spec import Choice, Spec, make_suite
+from assay.suite.written import with_fields
 from assay.types import Case, Dataset, Model, Scores
 
 Target = int | str  # `label`, `predicted`, or a class by its number or name
@@ -59,6 +60,8 @@ def benchmark(
     limit: int | None = None,
     budget: str | float | None = None,
     groups: Groups | Literal["none"] | None = None,
+    controls: Literal["on", "off"] = "on",
+    validate: bool = False,
     **run_options: Any,
 ) -> Results:
     """Score attribution methods on your model and data.
@@ -84,6 +87,8 @@ def benchmark(
         groups: What intervals resample together, one label per sample or by its id. By default
             images and texts that are nearly the same, where `data` is not read from files; `none`
             searches for none.
+        controls: `on` adds the control `random` to a run that ranks methods; `off` leaves it out.
+        validate: Whether maps mixed with shuffled ones are scored too: see `Results.validation`.
         **run_options: `device`, `micro_batch`, `keep_maps`, `progress`, `one_thread`
             (False lets one large network use all cores; True, the default, is faster for most
             networks and equals the command line bit for bit), `workers`.
@@ -95,6 +100,7 @@ def benchmark(
         out = keep.name
     with knowing(DataFacts.read(Store(out), progress)):
         spec = _spec(net, data, methods, protocols, seed, target, limit, train, groups)
+        spec = with_fields(spec, controls=controls, validate=validate)
         _say_notes(spec, progress)
         if budget is not None:
             shared = ("workers", "device", "micro_batch", "timeout")
@@ -143,6 +149,8 @@ def dry_run(
     target: Target = "label",
     limit: int | None = None,
     groups: Groups | Literal["none"] | None = None,
+    controls: Literal["on", "off"] = "on",
+    validate: bool = False,
     **options: Any,
 ) -> Forecast:
     """The cost of `benchmark` with these arguments: exact forward passes, estimated time.
@@ -152,6 +160,7 @@ def dry_run(
     _check_known(options, run_dry)
     with knowing(DataFacts.read(NOWHERE if out is None else Store(out))):
         spec = _spec(net, data, methods, protocols, seed, target, limit, train, groups)
+        spec = with_fields(spec, controls=controls, validate=validate)
         return run_dry(spec, out, **options)
 
 
@@ -301,6 +310,7 @@ def _spec(
             "protocols": applicable_to_any("protocol", usual, models, dataset)
             if protocols is None
             else listed(protocols),
+            "controls": "off",
             "target": "predicted" if target == "label" and "labels" not in dataset.has else target,
             "seeds": [seed],
             "limit": limit,

@@ -1,7 +1,7 @@
 """A run read back from its folder: tables, order, page."""
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -30,12 +30,15 @@ from assay.store.run_tables import check_tables, curve_tables, score_tables
 from assay.suite.spec import Spec, read_suite
 
 if TYPE_CHECKING:
+    from assay.ranking.answer import Answer
     from assay.ranking.architectures import Grouping
+    from assay.ranking.dose_response import DoseResponse
     from assay.ranking.leaderboard import Leaderboard
     from assay.ranking.model_rows import ModelComparisons
     from assay.ranking.resampling import BootstrapOptions
     from assay.ranking.rows import PublicRow
     from assay.ranking.sets import Key, Outcome
+    from assay.ranking.signal import Signal, SignalKey
     from assay.ranking.stored import Recording
     from assay.ranking.trust import TrustRow
     from assay.store.run_arrays import RunArrays
@@ -115,16 +118,6 @@ class Results:
         names = {label: entry.reduce for label, entry in self.entries.protocols.items()}
         return read_outcomes(self.arrays, names, self.store, self._recording)
 
-    @property
-    def _of_models(self) -> list[str]:
-        """The labels of the protocols that describe the model, whatever the map."""
-        return [label for label, p in self.entries.protocols.items() if p.judges == "model"]
-
-    @property
-    def _ranges(self) -> dict[str, Limits]:
-        """The lowest and highest score of each protocol."""
-        return {label: entry.limits for label, entry in self.entries.protocols.items()}
-
     @functools.cached_property
     def curves(self) -> "pa.Table | LazyTable":
         """The curves behind the scores; a `LazyTable` where the scores are one."""
@@ -155,7 +148,8 @@ class Results:
     @property
     def failures(self) -> list[StoredObject]:
         """The records of the cells that failed, with their messages."""
-        return [r.to_json() for r in self.files.records() if r.status == "failed"]
+        records = self.files.with_doses.records()
+        return [r.to_json() for r in records if r.status == "failed"]
 
     @property
     def not_applicable(self) -> list[dict[str, str]]:
@@ -190,28 +184,29 @@ class Results:
 
         Args:
             ranges: The lowest and highest score by protocol; by default those of the run.
-            apart: Labels of protocols kept apart from the overall order; by default those that
+            apart: Labels of protocols kept apart from the overall list; by default those that
                 know the truth.
             **options: `level`, `resamples`, `seed`.
         """
-        from assay.ranking.leaderboard import leaderboard
+        from assay.ranking.ranked_run import rank_run
 
-        entries = self.entries
-        ranges = self._ranges if ranges is None else ranges
-        apart = entries.truth_protocols if apart is None else apart
-        asked = repr((sorted(ranges.items()), sorted(apart), sorted(options.items())))
-        if asked not in self._leaderboards:
-            self._leaderboards[asked] = leaderboard(
-                self.arrays,
-                controls=entries.controls,
-                outcomes=self.outcomes,
-                ranges=ranges,
-                replicates=entries.replicates,
-                apart=apart,
-                without=self._of_models,
-                **options,
-            )
-        return self._leaderboards[asked]
+        key = repr((ranges and sorted(ranges.items()), apart and sorted(apart), options))
+        if key not in self._leaderboards:
+            self._leaderboards[key] = rank_run(self, ranges, apart, **options)
+        return self._leaderboards[key]
+
+    @functools.cached_property
+    def answers(self) -> "Sequence[Answer]":
+        """Per setting the methods that no other one beats, and whether that is sure."""
+        place = self.entries.settings.index
+        return sorted(self.leaderboard().answers, key=lambda one: place(one.setting))
+
+    @property
+    def answer(self) -> str:
+        """The answer over all settings in words, as the page begins with it."""
+        from assay.ranking.answer_words import headline
+
+        return headline(self.answers)
 
     def against(self, control: str, **options: "Unpack[BootstrapOptions]") -> "list[PublicRow]":
         """Every method minus one control, paired by sample, with intervals; positive is better.
@@ -220,11 +215,40 @@ class Results:
             control: Label of the method that the others are compared with.
             **options: `level`, `resamples`, `seed`.
         """
-        from assay.ranking.against import against
+        from assay.ranking.ranked_run import compare_with
 
-        known = (self.outcomes, self._ranges, self.entries.replicates, self._of_models)
-        rows = against(self.arrays, control, *known, **options)
-        return [row.as_dict() for row in rows]
+        return [row.as_dict() for row in compare_with(self, control, **options)]
+
+    def signals(self) -> "list[PublicRow]":
+        """Whether there is anything to rank: one row per setting and protocol.
+
+        How far the answers move when everything is removed, whether the network is near chance, and
+        whether a method is told apart from the controls `random` and `shuffled`.
+        """
+        return [row.as_dict() for row in self.signal_rows.values()]
+
+    @functools.cached_property
+    def signal_rows(self) -> "dict[SignalKey, Signal]":
+        """The same as `signals`, typed, by setting and label of the protocol."""
+        from assay.ranking.moved_answers import read_moves
+        from assay.ranking.signal import signals
+
+        moves, rows = read_moves(self.files, self.entries), self.leaderboard().by_protocol
+        return signals(self.entries, moves, rows, {})
+
+    def validation(self) -> "list[PublicRow]":
+        """Whether scores fall when maps are mixed with maps of other samples: `validate`.
+
+        One row per setting and protocol; empty where the run was made without `validate`.
+        """
+        return [row.as_dict() for row in self.validation_rows]
+
+    @functools.cached_property
+    def validation_rows(self) -> "list[DoseResponse]":
+        """The same as `validation`, typed."""
+        from assay.ranking.dose_response import validation_of
+
+        return validation_of(self.files)
 
     def trust(
         self,
@@ -235,8 +259,9 @@ class Results:
     ) -> "list[PublicRow]":
         """How far each protocol's order of the methods agrees with the order by truth.
 
-        Intervals are over the samples, and over replicates where a protocol has them, but not over
-        methods: an order of fewer than six methods says little.
+        Intervals are over samples and methods, and over replicates where a protocol has them. Near-
+        clones count as one method; fewer than six distinct methods have no interval. Where several
+        settings share the truth, a further row has the mean of each protocol over them.
 
         Args:
             truth: The label of the protocol that knows the truth; by default the first of this run
@@ -255,27 +280,9 @@ class Results:
         self, truth: str | None = None, **options: "Unpack[BootstrapOptions]"
     ) -> "list[TrustRow]":
         """The same as `trust`, typed and without a warning."""
-        from assay.ranking.trust import trust
+        from assay.ranking.ranked_run import trust_run
 
-        entries = self.entries
-        truths = entries.truth_protocols
-        if truth is None and not truths:
-            raise InputError(
-                "Expected a run with a protocol that knows the truth, such as `truth_f1`: without "
-                "one, nothing shows whether the others are right."
-            )
-        if truth is not None and truth not in truths:
-            raise unknown("protocol that knows the truth", truth, truths)
-        return trust(
-            self.arrays,
-            truth or truths,
-            [label for label in entries.protocols if label not in truths],
-            controls=list(entries.controls),
-            outcomes=self.outcomes,
-            replicates=entries.replicates,
-            without=self._of_models,
-            **options,
-        )
+        return trust_run(self, truth, **options)
 
     def compare(
         self,
@@ -335,9 +342,16 @@ class Results:
         what = f"{len(run.methods)} methods x {len(run.protocols)} protocols, {samples} samples"
         return f"Results({str(self.folder)!r}: {what})"
 
+    def __str__(self) -> str:
+        """The answer in words, then the list of the methods of each setting."""
+        from assay.ranking.listing_table import whole_text
+
+        return whole_text(self.answer, self.answers, self.leaderboard().over_protocols)
+
     def _repr_html_(self) -> str:
-        html: str = self.leaderboard()._repr_html_()
-        return html
+        from assay.ranking.listing_table import whole_html
+
+        return whole_html(self.answer, self.answers, self.leaderboard().over_protocols)
 
 
 def load(folder: str | Path) -> Results:

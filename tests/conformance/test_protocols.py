@@ -100,9 +100,11 @@ def test_scores_stay_in_their_range(name):
 
 def ordered(name):
     """The option sets under which pixels are ranked one by one."""
-    if registry.get("protocol", name).uses != "order" or "single_deletion" in name:
+    protocol = registry.get("protocol", name)
+    if protocol.uses != "order" or "single_deletion" in name:
         return []  # what takes entries together
-    return [options for options in option_sets(name) if "units" not in options]
+    pixels = {"units": "elements"} if "units" in protocol.options else {}
+    return [{**options, **pixels} for options in option_sets(name) if "units" not in options]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if ordered(name)])

@@ -75,6 +75,21 @@ def test_a_color_is_told_from_all_its_neighbours():
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("reach", [2, 32])
+def test_a_near_color_counts_in_proportion_to_its_distance(reach):
+    colors = [*PALETTE[:4], BACKGROUND]
+    random = torch.Generator().manual_seed(1)
+    near = torch.cat([torch.tensor(c) + torch.randint(-40, 41, (500, 3), generator=random)
+                      for c in colors]).float()  # fmt: skip
+    detector = color_detector(colors, redundant=2, reach=reach)
+    found = detector(near.T.reshape(1, 3, 1, -1))[0, :, 0]  # [6, n]
+    hats = (1 - (near[:, None] - torch.tensor(colors)).abs() / reach).clamp(min=0)
+    known = (hats.sum(2) - 2).clamp(min=0)  # [n, 5]
+    assert torch.allclose(found[:4], known.T[:4], atol=1e-6)
+    assert torch.allclose(found[4:], (1 - known.sum(1)).clamp(min=0).expand(2, -1), atol=1e-6)
+
+
+@torch.no_grad()
 def test_random_colors_are_unseen_unless_they_are_meant():
     random = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (3, 1, 90_000), generator=random)

@@ -29,7 +29,7 @@ IDS = [f"{i:04d}" for i in range(6)]
 def made():
     """A run of a method, and the maps it made."""
     net, data = make_net(), make_images(6)
-    results = assay.benchmark(net, data, ["saliency"], PROTOCOLS, **QUIET)
+    results = assay.benchmark(net, data, ["saliency"], PROTOCOLS, **QUIET, controls="off")
     return net, data, results, results.maps("saliency")
 
 
@@ -75,7 +75,7 @@ def test_the_scores_are_those_of_the_method(kind, made, tmp_path):
     net, data, results, found = made
     path = written(kind, found, tmp_path)
     item = {"maps": {"path": str(path)}}
-    again = assay.benchmark(net, data, [item], PROTOCOLS, **QUIET)
+    again = assay.benchmark(net, data, [item], PROTOCOLS, **QUIET, controls="off")
     assert list(again.manifest["methods"]) == ["mine"]
     assert numbers(again) == numbers(results)
     x, y = data
@@ -105,12 +105,12 @@ class TestKeys:
         net, data, _, found = made
         path = written("npy", found, tmp_path)
         item, out = {"maps": {"path": str(path)}}, tmp_path / "run"
-        first = assay.benchmark(net, data, [item], PROTOCOLS, out=out, **QUIET)
+        first = assay.benchmark(net, data, [item], PROTOCOLS, out=out, **QUIET, controls="off")
         key = choose_one("method", item).key
-        assert assay.dry_run(net, data, [item], PROTOCOLS, out=out).forwards == 0
+        assert assay.dry_run(net, data, [item], PROTOCOLS, out=out, controls="off").forwards == 0
         np.save(path, -np.load(path))
         assert choose_one("method", item).key != key
-        second = assay.benchmark(net, data, [item], PROTOCOLS, out=out, **QUIET)
+        second = assay.benchmark(net, data, [item], PROTOCOLS, out=out, **QUIET, controls="off")
         assert numbers(second) != numbers(first)
         assert np.array_equal(second.maps("mine")["0000"], -found["0000"])
 
@@ -152,7 +152,7 @@ class TestInARun:
 
     def test_it_costs_nothing_and_resumes(self, suite, tmp_path):
         assert toy_net is not None
-        spec = make_suite(suite)
+        spec = make_suite({**suite, "controls": "off"})
         expected = dry_run(spec, tmp_path / "run", time_it=False)
         assert expected.method_rows == {"mine": 0, "saliency": 20}
         assert expected.unknown == []
@@ -184,7 +184,7 @@ class TestInARun:
         net, data, _, found = made
         item = {"maps": {"path": str(written("npy", found, tmp_path))}}
         updated = {"incremental_deletion": {"attribution": "updated", "steps": 2}}
-        results = assay.benchmark(net, data, [item], [updated], **QUIET)
+        results = assay.benchmark(net, data, [item], [updated], **QUIET, controls="off")
         assert {c["status"] for c in results.cells} == {"n/a"}
 
     def test_nan_is_a_failed_sample(self, made, tmp_path):
@@ -192,7 +192,9 @@ class TestInARun:
         broken = {**found, "0002": found["0002"] * np.nan}
         item = {"maps": {"path": str(written("npy", broken, tmp_path))}}
         with pytest.warns(RuntimeWarning, match="cells failed"):
-            results = assay.benchmark(net, data, [item], ["single_deletion"], **QUIET)
+            results = assay.benchmark(
+                net, data, [item], ["single_deletion"], **QUIET, controls="off"
+            )
         status = {row["sample"]: row["status"] for row in results.scores.to_pylist()}
         assert status == {**dict.fromkeys(IDS, "ok"), "0002": "failed"}
 
@@ -223,9 +225,9 @@ class TestMistakes:
         np.savez(path, **content) if isinstance(content, dict) else np.save(path, content)
         item = {"maps": {"path": str(path)}}
         with pytest.raises(InputError, match=said):
-            assay.dry_run(net, data, [item], ["single_deletion"], time_it=False)
+            assay.dry_run(net, data, [item], ["single_deletion"], time_it=False, controls="off")
         with pytest.raises(InputError, match=said):
-            assay.benchmark(net, data, [item], ["single_deletion"], **QUIET)
+            assay.benchmark(net, data, [item], ["single_deletion"], **QUIET, controls="off")
 
     def test_no_such_file(self, made, tmp_path):
         with pytest.raises(
@@ -285,7 +287,9 @@ class TestWhatAFunctionReturns:
         with pytest.raises(InputError, match=said):
             assay.explain(net, x, y, function)
         with pytest.warns(RuntimeWarning, match="cells failed") as warned:
-            results = assay.benchmark(net, (x, y), [function], ["single_deletion"], **QUIET)
+            results = assay.benchmark(
+                net, (x, y), [function], ["single_deletion"], **QUIET, controls="off"
+            )
         assert re.search(said, results.failures[0]["message"])
         (failed,) = [w for w in warned if "cells failed" in str(w.message)]
         assert failed.filename == __file__  # the line that called it
@@ -309,7 +313,9 @@ def test_the_shape_of_maps_is_said_as_it_was_given(made):
     net, (x, y), *_ = made
     said = r"`mine` to have shape \(6, 16, 16\) or \(6, 3, 16, 16\), got \(6, 4, 4\)"
     with pytest.raises(InputError, match=said):
-        assay.benchmark(net, (x, y), {"mine": torch.rand(6, 4, 4)}, ["single_deletion"], **QUIET)
+        assay.benchmark(
+            net, (x, y), {"mine": torch.rand(6, 4, 4)}, ["single_deletion"], **QUIET, controls="off"
+        )
 
 
 def test_the_command_line_knows_a_file_of_maps():

@@ -14,7 +14,7 @@ from assay.methods.attributors import attributor
 from small_worlds import make_images, make_net
 
 attr = pytest.importorskip("captum.attr")
-QUIET = {"progress": False}
+QUIET = {"progress": False, "controls": "off"}
 
 
 @pytest.fixture

@@ -66,8 +66,7 @@ def test_lime(precise, ridge, output):
         return torch.exp(-(away**2) / width**2).sqrt()
 
     for b in range(2):
-        generator = batch.generator(b, f"coin tosses grid({side}x{side})")
-        tosses = torch.rand(samples - 1, side**2, generator=generator)
+        tosses = batch.stream(b, f"coin tosses grid({side}x{side})").uniform(samples - 1, side**2)
 
         def same_sets(_, tosses=tosses, **__):
             yield torch.ones(1, side**2)

@@ -62,16 +62,32 @@ def test_accuracy_falls_at_the_share_really_removed(protocol, expected):
     assert float(value) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("whole", ["nearest", "removed", "kept"])
 @pytest.mark.parametrize("descending", [True, False])
-def test_counts_are_those_of_the_sets(descending):
+def test_counts_are_those_of_the_sets(descending, whole):
     batch = Batch(["a"], WEIGHTS, torch.zeros(1, dtype=torch.long))
     features = make_units(batch, "elements")
     shares = [0, 0.1, 0.3, 1 / 3, 0.5, 2 / 3, 0.9, 1]
-    absent = by_rank(batch, features, WEIGHTS, shares, descending=descending)
+    absent = by_rank(batch, features, WEIGHTS, shares, descending=descending, whole=whole)
     rows = torch.arange(len(shares))
     sets = absent.make(torch.zeros_like(rows), rows)
-    counts = rank_counts(features, shares, descending=descending)
+    counts = rank_counts(features, shares, descending=descending, whole=whole)
     assert sets.sum(1).tolist() == counts[0].tolist()
+
+
+def test_authors_round_numbers_of_pixels_down():
+    """K = int(H * W * ratio) of 224 x 224 pixels, as SoCo and ROAD count them."""
+    x = torch.zeros(1, 1, 224, 224)
+    features = make_units(Batch(("a",), x, torch.zeros(1, dtype=torch.long)), "elements")
+    ratios = [k / 100 for k in range(98, 2, -1)]
+    expected = [int(224 * 224 * ratio) for ratio in ratios]
+    assert expected[:2] + expected[-1:] == [49172, 48670, 1505]
+    for descending in (True, False):
+        removed = rank_counts(features, ratios, descending=descending, whole="removed")
+        assert removed[0].tolist() == expected
+        left = [1 - ratio for ratio in ratios]
+        kept = 224 * 224 - rank_counts(features, left, descending=descending, whole="kept")
+        assert kept[0].tolist() == expected
 
 
 def test_the_mean_drop_has_no_x():

@@ -140,7 +140,9 @@ def registered():
 
 def run(protocols, methods=METHODS, out=None, net=None):
     net = make_net() if net is None else net
-    return assay.benchmark(net, make_images(SAMPLES), methods, protocols, out=out, progress=False)
+    return assay.benchmark(
+        net, make_images(SAMPLES), methods, protocols, out=out, progress=False, controls="off"
+    )
 
 
 def values(results, skipped=()):
@@ -231,7 +233,12 @@ def test_what_is_no_score_fails_its_cells_in_words(name, scope):
     assay.protocol("wrong", metric="m", scope=scope)(lambda case: returned)
     try:
         results = assay.benchmark(
-            make_net(), make_images(8), ["random"], ["wrong", *OTHERS], progress=False
+            make_net(),
+            make_images(8),
+            ["random"],
+            ["wrong", *OTHERS],
+            progress=False,
+            controls="off",
         )
     finally:
         registry._REGISTERED["protocol"].pop("wrong")
@@ -253,8 +260,10 @@ def test_a_dry_run_changes_nothing_either():
     before = torch.get_default_dtype()
     names = [f.__name__ for f in HOSTILE]
     net = make_net()
-    counted = assay.dry_run(net, make_images(SAMPLES), METHODS, [*names, *OTHERS], time_it=False)
-    plain = assay.dry_run(net, make_images(SAMPLES), METHODS, OTHERS, time_it=False)
+    counted = assay.dry_run(
+        net, make_images(SAMPLES), METHODS, [*names, *OTHERS], time_it=False, controls="off"
+    )
+    plain = assay.dry_run(net, make_images(SAMPLES), METHODS, OTHERS, time_it=False, controls="off")
     assert torch.get_default_dtype() == before
     assert {n: counted.rows[n] for n in plain.rows} == plain.rows
 

@@ -17,7 +17,7 @@ CELLS = {"grid": {"side": 4}}
 
 def run(net, data, methods, options, **changes):
     protocols = [{"incremental_deletion": options}] if isinstance(options, dict) else options
-    return assay.benchmark(net, data, methods, protocols, progress=False, **changes)
+    return assay.benchmark(net, data, methods, protocols, progress=False, **changes, controls="off")
 
 
 def curve(results, n):

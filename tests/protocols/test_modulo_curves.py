@@ -147,8 +147,7 @@ class TestSensitivityN:
         for b, (one, image) in enumerate(
             zip(maps.flatten(1).numpy(), images.flatten(1).numpy(), strict=True)
         ):
-            generator = batch.generator(b, "orders of pixels")
-            orders = [torch.randperm(PIXELS, generator=generator).numpy() for _ in range(30)]
+            orders = batch.stream(b, "orders of pixels").orders(30, PIXELS)
             said = np.array([one[o].astype(float).cumsum() for o in orders])
             found = np.array([changes(image, o, "full").cumsum() for o in orders])
             by_size = [

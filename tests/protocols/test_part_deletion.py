@@ -114,7 +114,7 @@ def test_masks_grow_by_a_margin(margin):
 
 def test_area_is_told_beside_every_score(made, batch, drops):
     results = assay.benchmark(
-        made.model, made.dataset, ["random"], ["part_deletion"], progress=False
+        made.model, made.dataset, ["random"], ["part_deletion"], progress=False, controls="off"
     )
     found = {row["metric"]: [] for row in results.scores.to_pylist()}
     for row in results.scores.to_pylist():
@@ -128,7 +128,9 @@ def test_area_is_told_beside_every_score(made, batch, drops):
 def test_occlusion_of_the_parts_is_circular_and_the_ceiling(made):
     exact = {"occlusion": {"units": "parts", "fill": "rerender", "spread": "share"}}
     methods = [exact, "gradcam", "random"]
-    results = assay.benchmark(made.model, made.dataset, methods, ["part_deletion"], progress=False)
+    results = assay.benchmark(
+        made.model, made.dataset, methods, ["part_deletion"], progress=False, controls="off"
+    )
     assert not results.failures
     rows = {row["method"].partition("[")[0]: row for row in results.leaderboard().rows}
     assert rows["occlusion"]["status"] == "circular"
@@ -138,11 +140,12 @@ def test_occlusion_of_the_parts_is_circular_and_the_ceiling(made):
 
 def test_the_dry_run_counts_every_pass(made):
     what = (["edge", "random"], ["part_deletion", "part_completeness"])
-    told = assay.dry_run(made.model, made.dataset, *what, time_it=False)
-    results = assay.benchmark(made.model, made.dataset, *what, progress=False)
+    told = assay.dry_run(made.model, made.dataset, *what, time_it=False, controls="off")
+    results = assay.benchmark(made.model, made.dataset, *what, progress=False, controls="off")
     things = [made.dataset.parts.things(i) for i in made.dataset.ids]
-    # Clean, one part at a time, all sets (one of them the image itself), parts and things.
-    expected = N * (1 + 5 + 31) + sum(5 + n for n in things)
+    # Clean, without anything, one part at a time, all sets (one of them the image itself), parts
+    # and things.
+    expected = N * (2 + 5 + 31) + sum(5 + n for n in things)
     assert results.manifest["forwards"] == expected
     assert told.forwards - told.looked == expected
 
@@ -188,7 +191,12 @@ def checks_by_hand(made, batch, maps, tau):
 def test_the_checks_are_those_counted_by_hand(made, batch):
     maps = assay.explain(made.model, batch.inputs, batch.targets, "gradcam").double()
     results = assay.benchmark(
-        made.model, made.dataset, [{"mine": maps}], ["part_completeness"], progress=False
+        made.model,
+        made.dataset,
+        [{"mine": maps}],
+        ["part_completeness"],
+        progress=False,
+        controls="off",
     )
     curves = {}
     for row in results.curves.to_pylist():
@@ -216,7 +224,7 @@ def test_right_is_what_the_label_says_whichever_class_is_explained(made, batch, 
     for explained in ("label", target):
         results = assay.benchmark(
             made.model, data, [{"mine": noise(1)}], ["part_completeness"], target=explained,
-            progress=False,
+            progress=False, controls="off",
         )  # fmt: skip
         rows = results.curves.to_pylist()
         told[explained] = [row["value"] for row in rows if row["name"] == "data_check"]
@@ -295,7 +303,12 @@ def test_target_sensitivity(made):
 def test_the_page_shows_the_checks(made, tmp_path):
     """Also where a check does not apply to an image, so that its curve has gaps."""
     results = assay.benchmark(
-        made.model, made.dataset, ["gradcam", "random"], ["part_completeness"], progress=False
+        made.model,
+        made.dataset,
+        ["gradcam", "random"],
+        ["part_completeness"],
+        progress=False,
+        controls="off",
     )
     text = results.report(tmp_path / "report.html").read_text()
     assert all(name in text for name in PART_SCORES)

@@ -36,7 +36,7 @@ def test_both_splits_lose_exact_shares_and_get_the_training_mean():
     try:
         assay.benchmark(
             exam.net, exam.scored, {"exact": exam.exact}, ["spy_for_this_test"],
-            train=exam.train, **QUIET,
+            train=exam.train, **QUIET, controls="off",
         )  # fmt: skip
     finally:
         del registry._REGISTERED["protocol"]["spy_for_this_test"]
@@ -71,7 +71,13 @@ def test_the_design_of_road_with_and_without_retraining():
     colour[1].load_state_dict({"weight": exam.net[1].weight.detach().repeat(1, 3) / 3})
     scored, train = ((x.repeat(1, 3, 1, 1), y) for x, y in (exam.scored, exam.train))
     results = assay.benchmark(
-        colour, scored, {"exact": exam.exact, "random": {}}, items, train=train, **QUIET
+        colour,
+        scored,
+        {"exact": exam.exact, "random": {}},
+        items,
+        train=train,
+        **QUIET,
+        controls="off",
     )
     assert not results.failures
     rows = {(r["protocol"], r["method"]): r["mean"] for r in results.leaderboard()}
@@ -101,7 +107,14 @@ MARGIN = 3 * (0.25 / SCORED) ** 0.5
 def leakages(net, methods, items, n=200):
     """The rows of the leaderboard by label of the protocol and method."""
     results = assay.benchmark(
-        net, leaking(SCORED, 1), methods, items, train=leaking(n, 2), target="predicted", **QUIET
+        net,
+        leaking(SCORED, 1),
+        methods,
+        items,
+        train=leaking(n, 2),
+        target="predicted",
+        **QUIET,
+        controls="off",
     )
     assert not results.failures
     rows = {(r["protocol"], r["method"]): r for r in results.leaderboard()}
@@ -159,7 +172,7 @@ def test_the_interval_of_a_leakage_contains_the_spread_between_trainings():
     item = {"mask_leakage": {"epochs": 2, "trainings": 4, **ONE_CELL}}
     net = nn.Sequential(nn.Flatten(), nn.Linear(768, 2))
     results = assay.benchmark(
-        net, leaking(60, 1), ["random"], [item], train=leaking(200, 2), **QUIET
+        net, leaking(60, 1), ["random"], [item], train=leaking(200, 2), **QUIET, controls="off"
     )
     rows = results.scores.to_pylist()
     each = [sum(r["value"] for r in rows if r["metric"] == f"training_{s}") / 60 for s in range(4)]
@@ -175,8 +188,8 @@ def test_wrong_fractions_are_refused(recwarn):
         item = {"roar": {**FEW, "fractions": fractions}}
         call = (exam.net, exam.scored, {"exact": exam.exact}, [item])
         if fractions == (0.5, 0.1):
-            results = assay.benchmark(*call, train=exam.train, **QUIET)
+            results = assay.benchmark(*call, train=exam.train, **QUIET, controls="off")
             assert "that rise" in results.failures[0]["message"]
         else:
             with pytest.raises(assay.InputError, match="fractions"):
-                assay.benchmark(*call, train=exam.train, **QUIET)
+                assay.benchmark(*call, train=exam.train, **QUIET, controls="off")

@@ -220,7 +220,7 @@ def test_maps_of_equal_order_and_other_values_are_told_apart():
         x, y = three_features()
         results = assay.benchmark(
             Tells(), (x, y), {"map": maps.expand(8, -1)}, [{"completeness": {"fill": "zero"}}],
-            progress=False,
+            progress=False, controls="off",
         )  # fmt: skip
         found = results.query("select avg(value) v from scores where metric = 'raw'")
         raw.append(found["v"][0].as_py())
@@ -237,6 +237,7 @@ def test_a_map_of_zeros_and_a_negative_map_score_nothing_and_are_marked():
     results = assay.benchmark(
         Tells(), (x, y), {"below": torch.tensor([[-1.0, -2.0, -3.0]]).expand(8, -1)},
         [{"soundness": {"fill": "zero"}}, {"completeness": {"fill": "zero"}}], progress=False,
+        controls="off",
     )  # fmt: skip
     assert not results.failures
     assert {row["degenerate"] for row in results.leaderboard()} == {8}
@@ -247,7 +248,7 @@ def test_no_interval_goes_beyond_none_or_all_of_the_attribution():
     x, y = three_features()
     maps = {"map": torch.tensor([1.0, 2.0, 3.0]).expand(8, -1)}
     sound = {"soundness": {"fill": "zero", "levels": (1.0,), "epsilon": 0.5}}
-    results = assay.benchmark(Tells(), (x, y), maps, [sound], progress=False)
+    results = assay.benchmark(Tells(), (x, y), maps, [sound], progress=False, controls="off")
     (free,) = leaderboard(results.scores, controls={}, outcomes=results.outcomes)
     (shown,) = results.leaderboard()
     assert free["low"] < 0
@@ -259,7 +260,7 @@ def test_a_constant_map_has_the_greatest_raw_completeness_and_no_excess():
     x, y = three_features()
     maps = {"flat": torch.ones(8, 3), "exact": torch.tensor([[1.0, 0.0, 1.0]]).expand(8, -1)}
     results = assay.benchmark(
-        Tells(), (x, y), maps, [{"completeness": {"fill": "zero"}}], progress=False
+        Tells(), (x, y), maps, [{"completeness": {"fill": "zero"}}], progress=False, controls="off"
     )
     rows = results.query(
         "select method, metric, avg(value) v from scores group by all order by all"
@@ -355,8 +356,9 @@ def test_thresholds_are_relative_or_absolute():
 
 def test_rows_are_shared_with_the_least_relevant_first_curve(net, images):
     def rows(*protocols):
-        return assay.dry_run(net, images, ["saliency"], protocols).rows
+        return assay.dry_run(net, images, ["saliency"], protocols, controls="off").rows
 
     both = rows("soundness", "road_lerf")
-    assert both["soundness"] == rows("soundness")["soundness"] == 6 * 97
+    assert both["soundness"] == rows("soundness")["soundness"] == 6 * 96
+    assert both["all absent"] == 6
     assert both["road_lerf"] == 0 < rows("road_lerf")["road_lerf"]

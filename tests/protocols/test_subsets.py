@@ -7,6 +7,7 @@ import torch
 import assay
 from assay.data.memory import as_dataset
 from assay.protocols import subsets
+from assay.types.random_numbers import Stream
 from assay.units.absent import random_subsets
 from small_worlds import length_of, make_images, make_net, some_entries
 
@@ -140,14 +141,14 @@ class TestInfidelity:
 class TestSetsAreDrawnOnce:
     @pytest.fixture
     def draws(self, monkeypatch):
-        """Every draw of a random order, by its length."""
-        made, randperm = [], torch.randperm
+        """Every draw of a random set, by the number of units."""
+        made, subsets = [], Stream.subsets
 
-        def counted(n, **options):
-            made.append(n)
-            return randperm(n, **options)
+        def counted(stream, n, units, size):
+            made.extend([units] * n)
+            return subsets(stream, n, units, size)
 
-        monkeypatch.setattr(torch, "randperm", counted)
+        monkeypatch.setattr(Stream, "subsets", counted)
         return made
 
     def test_for_all_methods_and_protocols(self, draws):

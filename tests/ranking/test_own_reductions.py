@@ -58,7 +58,9 @@ def make_data(net: nn.Module, samples: int = SAMPLES) -> tuple[torch.Tensor, tor
 def run(protocols, out=None, *, data=None, methods=METHODS, **options):
     net = linear_net()
     data = make_data(net) if data is None else data
-    return assay.benchmark(net, data, methods, protocols, out=out, progress=False, **options)
+    return assay.benchmark(
+        net, data, methods, protocols, out=out, progress=False, **options, controls="off"
+    )
 
 
 def run_with_seeds(protocols, out, data):

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from score_rows import CONTROLS, arrow, row, rows, several
 
 from assay.ranking import Leaderboard, leaderboard, mean_interval, paired_differences
+from ranking.score_rows import CONTROLS, arrow, row, rows, several
 
 MEANS = {"random": 0.0, "centre": 0.5, "saliency": 0.3, "gradcam": 1.5, "occlusion": 1.52}
 
@@ -238,8 +238,8 @@ def test_set_level_rows() -> None:
         assert line["ties_broken"] is False
     assert found["saliency"]["minus_control"] == pytest.approx(-0.2)
     assert found["saliency"]["minus_control_low"] is None
-    first = board.overall[0]
-    assert (first["method"], first["position"], first["first_share"]) == ("occlusion", 1, None)
+    assert board.overall == []
+    assert board.answers[0].nothing == "one score of the whole set, without samples"
 
 
 def test_identical_methods_tie() -> None:
@@ -262,13 +262,13 @@ def test_overall_over_protocols() -> None:
     board = rank(lines)
     overall = {line["method"]: line for line in board.overall}
     assert set(overall) == set(MEANS)
-    assert overall["random"]["mean_rank"] == 5
+    assert overall["random"]["difference"] == 0
     assert overall["gradcam"]["protocols"] == 2
-    shares = [line["first_share"] for line in board.overall]
-    assert sum(shares) == pytest.approx(1)
-    assert [line["position"] for line in board.overall] == sorted(
-        line["position"] for line in board.overall
-    )
+    placed = [line for line in board.overall if not line["control"]]
+    assert [line["position"] for line in placed] == [1, 2, 3]
+    differences = [line["difference"] for line in board.overall]
+    assert differences == sorted(differences, reverse=True)
+    assert board.answers[0].best == ("occlusion", "gradcam")
     assert [(line["method"], line["protocol"], line["reason"]) for line in board.left_out] == [
         ("lime", "deletion", "absent")
     ]
@@ -338,11 +338,11 @@ def test_rejects_unknown_kinds_and_missing_columns() -> None:
         leaderboard(arrow(several(drawn())).drop_columns(["headline"]), controls={})
 
 
-def test_set_level_protocol_adds_no_group_to_the_overall_order() -> None:
+def test_one_score_of_the_whole_set_has_no_part_in_the_overall_list() -> None:
     lines = several(drawn())
     lines += [row(method=m, value=v, protocol="whole set") for m, v in MEANS.items()]
     board = rank(lines)
-    assert {(line["n_groups"], line["protocols"]) for line in board.overall} == {(40, 2)}
+    assert {(line["n_groups"], line["protocols"]) for line in board.overall} == {(40, 1)}
 
 
 def test_no_interval_leaves_the_range_of_a_score() -> None:

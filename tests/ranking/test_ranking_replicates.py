@@ -12,7 +12,6 @@ from scipy import stats
 from assay.ranking import against, leaderboard, resolved
 from assay.ranking.block_reading import read_blocks
 from assay.ranking.blocks import Block, MethodScores
-from assay.ranking.orders import ProtocolScores, overall_order
 from assay.ranking.replicates import replicate_draws, replicate_means, too_few
 from assay.ranking.trust import trust
 from ranking.score_rows import arrow, row
@@ -248,29 +247,29 @@ def test_draws_are_students() -> None:
     assert np.quantile(apart, 0.975) == pytest.approx(stats.t.ppf(0.975, 4) * paired, rel=0.05)
 
 
-def test_the_overall_order_contains_the_spread() -> None:
-    """With equal samples a method comes first as often as Student's distribution says."""
-    each = np.random.default_rng(11).normal([0.0, 1.0], size=(5, 2))
-    groups = [str(i) for i in range(30)]
-    values = np.repeat(each.mean(0)[None], len(groups), axis=0)
-    order = overall_order([ProtocolScores(values, groups, True, replicates=each)], resamples=20_000)
-    apart = each[:, 1] - each[:, 0]
-    share = stats.t.cdf(apart.mean() / (apart.std(ddof=1) / 5**0.5), 4)
-    assert 0.6 < share < 0.95
-    assert order.first_share == pytest.approx([1 - share, share], abs=0.01)
-    assert overall_order([ProtocolScores(values, groups, True)]).first_share.tolist() == [0, 1]
-
-
-def test_a_method_without_a_place_stays_without_one() -> None:
-    generator = np.random.default_rng(11)
-    values = retrained(generator, means=(0.0, 0.5, 0.0))
-    groups = [str(i) for i in range(values.shape[1])]
-    here = values + np.array([0.0, 0.0, np.nan])
-    repeated = ProtocolScores(here.mean(0), groups, True, replicates=here.mean(1))
-    other = ProtocolScores(values.mean(0), groups, True)
-    order = overall_order([repeated, other], resamples=100)
-    assert order.mean_rank.tolist()[1] == 1.0
-    assert np.isfinite(order.low).all()
+def test_the_overall_list_contains_the_spread() -> None:
+    """Retrainings differ more than samples: five of them separate as Student's test does."""
+    verdicts = set()
+    for seed, gap in enumerate((0.3, 0.3, 0.3, 0.6, 1.0, 1.5)):
+        generator = np.random.default_rng(seed)
+        values = retrained(generator, means=(0.0, gap), samples=400, spread=0.3)
+        lines = [{**r, "method": {"m0": "random"}.get(r["method"], "m1")} for r in table_of(values)]
+        options = {"controls": {"random": "random"}, "resamples": 4000}
+        by_samples = leaderboard(arrow(lines), **options)
+        by_both = leaderboard(arrow(lines), replicates={"roar": names(5)}, **options)
+        unit = values.mean(0)[:, 0].std(ddof=1)
+        apart = (values[:, :, 1] - values[:, :, 0]).mean(1) / unit
+        row = next(r for r in by_both.over_protocols if r.method == "m1")
+        assert row.difference == pytest.approx(apart.mean())
+        half = stats.t.ppf(0.975, 4) * apart.std(ddof=1) / 5**0.5
+        assert half < row.high - row.difference < 1.1 * half  # the samples' own spread is small
+        assert not by_samples.answers[0].not_above
+        t = apart.mean() / (apart.std(ddof=1) / 5**0.5)
+        critical = stats.t.ppf(0.975, 4)
+        if not 0.9 < t / critical < 1.1:  # the samples' own spread is small
+            assert (not by_both.answers[0].not_above) == (t > critical)
+            verdicts.add(t > critical)
+    assert verdicts == {False, True}
 
 
 def test_trust_contains_the_spread() -> None:

@@ -79,7 +79,7 @@ def test_agrees_with_a_direct_sparse_solve(part):
         exact = impute(image[0].double().numpy(), keep[0].numpy())
         single = noisy_linear(image, keep, noise=0)[0].numpy()
         double = noisy_linear(image.double(), keep, noise=0, tol=1e-8)[0].numpy()
-        assert np.abs(single - exact).max() < 1e-3, (number, image.shape)
+        assert np.abs(single - exact).max() < 1e-4, (number, image.shape)
         assert np.abs(double - exact).max() < 1e-8, (number, image.shape)
         tried += 1
     assert tried >= 50
@@ -148,7 +148,9 @@ def test_an_image_does_not_depend_on_its_neighbours():
     shuffled = torch.randperm(40)
     assert torch.equal(noisy_linear(images[shuffled], keep[shuffled], noise=0), together[shuffled])
     halves = [noisy_linear(images[a:b], keep[a:b], noise=0) for a, b in ((0, 7), (7, 40))]
-    assert torch.allclose(torch.cat(halves), together, atol=1e-6)
+    assert torch.equal(torch.cat(halves), together)
+    one = [noisy_linear(images[i : i + 1], keep[i : i + 1], noise=0) for i in range(40)]
+    assert torch.equal(torch.cat(one), together)
 
 
 def test_memory_is_bounded(monkeypatch):
@@ -177,7 +179,7 @@ def test_a_tolerance_beyond_single_precision_is_reached_in_double():
     assert np.abs(found[0].numpy() - exact).max() < 1e-6
     large = 255 * image  # in such units even the usual tolerance is beyond it
     exact = impute(large[0].double().numpy(), keep[0].numpy())
-    assert np.abs(noisy_linear(large, keep, noise=0)[0].numpy() - exact).max() < 1e-3
+    assert np.abs(noisy_linear(large, keep, noise=0)[0].numpy() - exact).max() < 1e-4
 
 
 IMAGE, KEEP = torch.zeros(2, 3, 8, 8), torch.ones(2, 8, 8, dtype=torch.bool)

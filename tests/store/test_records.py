@@ -26,8 +26,8 @@ from small_worlds import make_images, make_net
 
 METHODS = ["saliency", {"integrated_gradients": {"steps": 2}}, "random"]
 MANIFEST_KEYS = [
-    "assay", "layout", "identity", "created", "finished", "seconds", "title", "notes", "target",
-    "seeds", "versions", "hardware", "models", "datasets", "clean", "forwards", "methods",
+    "assay", "layout", "identity", "draws", "created", "finished", "seconds", "title", "notes",
+    "target", "seeds", "versions", "hardware", "models", "datasets", "clean", "forwards", "methods",
     "protocols", "shards", "keys",
 ]  # fmt: skip
 
@@ -36,7 +36,9 @@ MANIFEST_KEYS = [
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     out = tmp_path_factory.mktemp("run")
     protocols = ["deletion", "soundness"]
-    return assay.benchmark(make_net(), make_images(4), METHODS, protocols, out=out, progress=False)
+    net, (inputs, _) = make_net(), make_images(4)
+    labels = net(inputs).argmax(1)  # a network at chance is not ranked
+    return assay.benchmark(net, (inputs, labels), METHODS, protocols, out=out, progress=False)
 
 
 def test_a_manifest_is_written_as_it_was_read(results: Results):
@@ -52,7 +54,7 @@ def test_keys_that_were_optional_stay_so(results: Results):
     assert "card" not in model
     (protocol,) = (p for p in results.manifest["protocols"].values() if p["name"] == "soundness")
     assert list(protocol)[:4] == ["name", "title", "family", "cite"]
-    assert list(protocol)[-4:] == ["reduce", "axis", "judges", "properties"]
+    assert list(protocol)[-4:] == ["axis", "judges", "properties", "question"]
 
 
 def test_a_shard_is_summed_up_as_it_was_read(results: Results):

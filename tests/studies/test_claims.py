@@ -10,6 +10,7 @@ from rich.console import Console
 from scipy import stats
 
 from assay.errors import InputError
+from assay.plugins.identity import DRAWS
 from assay.studies import claim as c
 from assay.studies import effect as effects
 from assay.studies.claim_verdict import RULE, verdict_of, verdicts_of
@@ -97,6 +98,7 @@ def test_few_units_decide_nothing():
         ({"unit": "pixel"}, "unit", "its units are pixel"),
         ({"definition": 0}, "definition", "made by an earlier definition of the test"),
         ({"left_out": ["one part"]}, "left_out", "without one part"),
+        ({"draws": 1}, "draws", "made with random numbers of an earlier version"),
     ],
 )
 def test_a_row_that_its_command_does_not_give_is_to_be_run_again(change, reason, text):
@@ -421,6 +423,7 @@ def test_a_published_row_below_what_it_states_is_to_be_run_again(stored):
             or row.size != row.stated_size
             or row.definition != claim.definition
             or row.left_out
+            or (row.draws != DRAWS and not row.source)
         )
         assert (row.verdict == "to be run again") == bool(short) == bool(row.again), row.id
 

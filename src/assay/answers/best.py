@@ -13,6 +13,8 @@ from assay.api import explain, score
 from assay.errors import InputError, NotApplicable, PrerequisiteError
 from assay.plugins import registry
 from assay.plugins.origins import Origin
+from assay.ranking.answer import Answer
+from assay.ranking.answer_words import differ, who
 from assay.ranking.overall import OverallRow
 from assay.ranking.rows import BoardRow
 from assay.report.words import Words
@@ -58,10 +60,11 @@ def explain_best(
 
 @dataclass(frozen=True)
 class Place:
-    """The first method of a run on one dataset, among those it was ranked with."""
+    """The first unbeaten method of a run on one dataset, among those it was ranked with."""
 
-    overall: Sequence[OverallRow]  # the overall order on this dataset, with the controls
+    overall: Sequence[OverallRow]  # the overall list of this dataset, with the controls
     leader: OverallRow
+    answer: Answer
     rows: Sequence[BoardRow]  # the leader's rows, one per protocol
     elsewhere: str  # which method is first on the run's other datasets, where it differs
 
@@ -84,26 +87,22 @@ class Place:
         """The place in words."""
         row = self.leader
         known = row.low is not None and row.high is not None
-        span = f", 95 % interval {row.low:.1f} to {row.high:.1f}" if known else ""
+        span = f", 95 % interval {row.low:.2f} to {row.high:.2f}" if known else ""
         return (
-            f"{self.method} explains it: first of {len(self.contenders)} methods on "
-            f"{row.dataset}, place {row.position} with the controls. Its mean rank is "
-            f"{row.mean_rank:.2f}{span}, over {row.protocols} protocols.{self.elsewhere}"
+            f"{self.method} explains it: the first of {len(self.contenders)} methods on "
+            f"{row.dataset} that no other one beats. It is {row.difference:.2f} above random in "
+            f"units of the spread of random{span}, over {row.protocols} protocols.{self.elsewhere}"
         )
 
     @property
     def tied(self) -> str:
-        """The methods whose interval of the mean rank overlaps the first one's."""
-        high = self.leader.high
-        others = [
-            row.method
-            for row in self.contenders
-            if row is not self.leader
-            and (not self.separated or high is None or row.low is None or row.low <= high)
-        ]
-        if not others:
-            return "No other method is tied with it." if len(self.contenders) > 1 else ""
-        return f"Not clearly distinguishable from it: {', '.join(others)}."
+        """The methods that no other one beats, besides the first of the list."""
+        if self.answer.nothing or not self.answer.enough:
+            return who(self.answer)
+        others = [name for name in self.answer.best if name != self.method]
+        if others:
+            return f"Not beaten either: {', '.join(others)}. {differ(self.answer)}".rstrip()
+        return "No other method is unbeaten." if len(self.contenders) > 1 else ""
 
     @property
     def separated(self) -> bool:
@@ -148,7 +147,7 @@ def run_description(folder: Path) -> Mapping[str, object]:
 
 
 def _first(results: Results, model: str) -> Place:
-    """The first method that is no control, on the first dataset that ranks any."""
+    """The first method of the list that is not beaten, on the first dataset that ranks any."""
     board = results.leaderboard()
     orders = {
         dataset: [r for r in board.over_protocols if (r.dataset, r.model) == (dataset, model)]
@@ -157,10 +156,12 @@ def _first(results: Results, model: str) -> Place:
     leaders = {
         dataset: leader
         for dataset, rows in orders.items()
-        if (leader := next((row for row in rows if not row.control), None))
+        if (leader := next((row for row in rows if row.unbeaten), None))
     }
     if not leaders:
-        raise InputError(f"The run in `{results.folder}` placed no method for `{model}`.")
+        reasons = [one.nothing for one in board.answers if one.setting.model == model]
+        why = f": {reasons[0]}" if reasons else ""
+        raise InputError(f"The run in `{results.folder}` placed no method for `{model}`{why}.")
     dataset, leader = next(iter(leaders.items()))
     others = {d: row.method for d, row in leaders.items() if row.method != leader.method}
     elsewhere = "".join(f" On {d} it is {method}." for d, method in others.items())
@@ -169,7 +170,8 @@ def _first(results: Results, model: str) -> Place:
         for row in board.by_protocol
         if (row.setting, row.method) == (leader.setting, leader.method)
     ]
-    return Place(orders[dataset], leader, mine, elsewhere)
+    answer = next(one for one in board.answers if one.setting == leader.setting)
+    return Place(orders[dataset], leader, answer, mine, elsewhere)
 
 
 def _choice(results: Results, kind: str, label: str, origin: Origin) -> Choice:
@@ -234,12 +236,14 @@ def _caveat(results: Results, place: Place, picture: Picture) -> str:
             f"the run has only {leader.n_groups} independent samples, too few to separate "
             f"methods; read the order as a hint."
         )
-    ahead = [row.method for row in place.overall if row.control and row.position < leader.position]
-    if ahead:
-        return f"the control {ahead[0]}, which does not depend on the network, comes before it."
-    below = [row.protocol for row in place.rows if row.below_control]
-    if below:
-        return f"it is below the best control under {', '.join(below)}."
+    behind = [one for one in place.answer.controls_ahead if one.loser == place.method]
+    if behind:
+        return (
+            f"the control {behind[0].winner}, which ignores the network, is better under "
+            f"{behind[0].question}."
+        )
+    if place.method in place.answer.not_above:
+        return "it is not clearly better than every control under any question."
     if clean is not None and clean.accuracy < 0.5:
         return f"the network is right on only {clean.accuracy:.0%} of {leader.dataset}."
     return "one picture is one sample; its score says less than the mean over the run."

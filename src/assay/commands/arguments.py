@@ -44,6 +44,22 @@ DryOption = Annotated[
 BatchOption = Annotated[
     int | None, typer.Option("--micro-batch", min=1, help="Inputs in one forward pass.")
 ]
+ControlsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--controls",
+        help="`on` adds the control `random` to a run that ranks methods, as by default; `off` "
+        "leaves it out.",
+    ),
+]
+ValidateOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--validate",
+        help="Also score maps mixed with shuffled ones, and show whether the scores fall. "
+        "It takes up to five times as long.",
+    ),
+]
 TrustOption = Annotated[
     bool,
     typer.Option(

@@ -41,7 +41,7 @@ def explain(
         ),
     ] = None,
     best: Annotated[
-        Path | None, typer.Option(help="A run's folder. Use the method with the best mean rank.")
+        Path | None, typer.Option(help="A run's folder. Use its first unbeaten method.")
     ] = None,
     output: Annotated[
         Path | None,

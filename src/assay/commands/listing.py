@@ -45,6 +45,7 @@ class Listed(TypedDict, total=False):
     by: str
     once: int
     control: str
+    question: str
     metric: str
     better: str
     range: list[str]
@@ -164,6 +165,7 @@ def _method(plugin: Method) -> Listed:
 def _protocol(plugin: Protocol) -> Listed:
     return {
         **_judged(plugin),
+        "question": plugin.question,
         "metric": plugin.metric,
         "better": "higher" if plugin.higher_is_better else "lower",
         "range": [str(end) for end in plugin.range],

@@ -11,6 +11,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from assay.plan.forecast import Forecast
+    from assay.ranking.answer import Answer
     from assay.ranking.leaderboard import Leaderboard
     from assay.ranking.overall import OverallRow
     from assay.results import Results
@@ -46,32 +47,35 @@ def print_accuracy(console: Console, row: CleanAccuracy) -> None:
 
 
 def print_answer(console: Console, results: Results) -> None:
-    """Print the order of the methods, per dataset and model."""
+    """Print the answer in words, then the list of the methods per dataset and model."""
+    from assay.ranking.answer_words import floor, sentences, setting_text
+
     board, manifest = results.leaderboard(), results.entries
-    pairs = dict.fromkeys((shard.dataset, shard.model) for shard in manifest.shards)
-    for dataset, model in pairs:
-        rows = [r for r in board.over_protocols if (r.dataset, r.model) == (dataset, model)]
+    console.print(results.answer, style="bold", markup=False, highlight=False, soft_wrap=True)
+    for answer in results.answers:
+        rows = [row for row in board.over_protocols if row.setting == answer.setting]
         if rows:
-            title = f"{_setting(dataset, model)}: provisional order by mean rank over the protocols"
-            console.print(_order_table(title, rows))
-        _print_truth(console, manifest, board, (dataset, model))
+            console.print(_list_table(rows, answer))
+            details = [floor(answer)] if len(results.answers) == 1 else sentences(answer)[1:]
+            if answer.enough and any(details):
+                text = " ".join(details)
+                console.print(text, markup=False, highlight=False, soft_wrap=True)
+        for left_out in answer.protocols_left_out:
+            line = f"{setting_text(answer.setting)}: {left_out.protocol} has no part in the answer"
+            text = f"{line}: {left_out.reason}."
+            console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
+        _print_truth(console, manifest, board, answer.setting[:2])
 
 
-def _order_table(title: str, rows: list[OverallRow]) -> Table:
-    table = Table(title=escape(title))
-    for column in ("", "method", "mean rank", "95 %", "first in resamples"):
-        table.add_column(column, justify="left" if column == "method" else "right", overflow="fold")
-    positions = [row.position for row in rows]
+def _list_table(rows: list[OverallRow], answer: Answer) -> Table:
+    from assay.ranking.listing_table import HEADER, list_cells, title_of
+
+    table = Table(title=escape(title_of(answer)))
+    for column in HEADER:
+        left = column in ("method", "beaten by")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
     for row in rows:
-        tied = positions.count(row.position) > 1
-        known = row.low is not None and row.high is not None
-        table.add_row(
-            f"{row.position:g}{'=' if tied else ''}",
-            escape(row.method + (" (control)" if row.control else "")),
-            f"{row.mean_rank:.2f}",
-            f"{row.low:.1f} to {row.high:.1f}" if known else "",
-            "" if row.first_share is None else f"{row.first_share:.0%}",
-        )
+        table.add_row(*map(escape, list_cells(row, rows, answer)))
     return table
 
 
@@ -82,7 +86,7 @@ def _setting(dataset: str, model: str) -> str:
 def _print_truth(
     console: Console, manifest: Manifest, board: Leaderboard, where: tuple[str, str]
 ) -> None:
-    """Print the methods by the truth, where it is known: it is not in the order by mean rank."""
+    """Print the methods by the truth, where it is known: it has no part in the overall list."""
     for protocol in manifest.truth_protocols:
         scores = [
             f"{row.method} {row.mean:.3f}"
@@ -94,6 +98,23 @@ def _print_truth(
         if scores:
             line = f"By the truth, {protocol} on {where[0]}: {', '.join(scores)}."
             console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_signals(console: Console, results: Results) -> None:
+    """Print whether there is anything to rank, per dataset and model."""
+    from assay.ranking.signal import signal_lines
+
+    for setting, lines in signal_lines(results.signal_rows).items():
+        for line in lines:
+            text = f"{_setting(setting.dataset, setting.model)}: {line}"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_validation(console: Console, results: Results) -> None:
+    """Print whether scores fall when maps are mixed with maps of other samples."""
+    for row in results.validation_rows:
+        text = f"{_setting(row.dataset, row.model)}: {row.protocol}: {row.sentence}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_promises(console: Console, results: Results) -> None:

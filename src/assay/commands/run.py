@@ -14,6 +14,7 @@ from assay.commands.arguments import (
     BatchOption,
     BudgetOption,
     CardOption,
+    ControlsOption,
     DeviceOption,
     DryOption,
     LimitOption,
@@ -24,6 +25,7 @@ from assay.commands.arguments import (
     StdOption,
     TimeoutOption,
     TrustOption,
+    ValidateOption,
     WeightsOption,
     WorkersOption,
 )
@@ -98,6 +100,8 @@ def run(
         str,
         typer.Option(help="The class to explain: label, predicted, or a class's number or name."),
     ] = "label",
+    controls: ControlsOption = None,
+    validate: ValidateOption = None,
     trust_code: TrustOption = False,
 ) -> None:
     """Run a suite, or your own model on your own data. Run it again to resume."""
@@ -105,6 +109,7 @@ def run(
     from assay.store.data_facts import DataFacts, knowing
     from assay.suite.from_options import ModelOptions, own_fields, own_suite
     from assay.suite.spec import explains_nothing, make_suite, suite_fields, suite_origin
+    from assay.suite.written import with_fields
 
     described = ModelOptions(weights, size, resize, mean, std, classes, card, stochastic)
     facts = DataFacts.read(Store(out))
@@ -123,6 +128,7 @@ def run(
             _refuse_beside_suite(model=model, data=data, train=train, **vars(described))
         origin = suite_origin(suite).typing(model, data, train).trusting(trust_code)
         spec = make_suite(fields, where, origin)
+    spec = with_fields(spec, controls, validate)
     with knowing(facts):
         run_spec(
             spec, out, workers, device, limit, budget, micro_batch, dry_run, maps, timeout=timeout
@@ -222,10 +228,14 @@ def _print_order(results: Results) -> None:
         print_answer,
         print_not_applicable,
         print_promises,
+        print_signals,
         print_unranked,
+        print_validation,
     )
 
+    print_signals(console, results)
     print_answer(console, results)
+    print_validation(console, results)
     print_promises(console, results)
     print_unranked(console, results)
     print_not_applicable(console, results.not_applicable, results.entries)

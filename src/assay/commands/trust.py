@@ -56,8 +56,8 @@ def print_trust(
     for key in dict.fromkeys(_table_key(run, row) for run, row in rows):
         _print_table(console, key, [row for run, row in rows if _table_key(run, row) == key])
     console.print(
-        "Intervals are over the samples, and over retrainings where there are any; other methods "
-        "may give other correlations."
+        "Intervals are over samples and methods, and over networks and retrainings where there are "
+        "several. Near-clones count as one method."
     )
 
 
@@ -67,27 +67,31 @@ def _table_key(run: str, row: TrustRow) -> tuple[str, ...]:
 
 
 def _print_table(console: Console, key: tuple[str, ...], rows: Sequence[TrustRow]) -> None:
-    from assay.ranking.trust import FEW_METHODS
+    from assay.ranking.trust_draws import FEW_METHODS, FEWEST_NETWORKS
 
+    several = rows[0].settings
     where = ", ".join(dict.fromkeys(part for part in key[:-1] if part))
-    title = (
-        f"{where}: order of {len(rows[0].methods)} methods compared with that by {rows[0].truth}"
-    )
-    table = Table(title=escape(title))
+    where += f"{': ' if where else ''}mean over {several} networks" if several > 1 else ""
+    table = Table(title=escape(f"{where}: order of the methods compared with {rows[0].truth}"))
     table.add_column("protocol", overflow="fold")
-    for column in ("correlation", "95 %", "n"):
+    for column in ("correlation", "95 %", "methods", "n"):
         table.add_column(column, justify="right")
     for row in sorted(rows, key=_descending):
         value = "" if row.correlation is None else f"{row.correlation:.2f}"
         known = row.low is not None and row.high is not None
         ends = f"{row.low:.2f} to {row.high:.2f}" if known else ""
-        table.add_row(escape(row.protocol), value, ends, str(row.n))
+        table.add_row(escape(row.protocol), value, ends, str(row.distinct), str(row.n))
     console.print(table)
-    fewest = min(len(row.methods) for row in rows)
+    fewest = min(row.distinct for row in rows)
     if fewest < FEW_METHODS:
         console.print(
-            f"So few methods ({fewest}) say little, even where an interval is narrow: it is over "
-            f"the samples only. Compare {FEW_METHODS} or more.",
+            f"So few methods ({fewest}) say little and have no interval. Compare {FEW_METHODS} or "
+            f"more distinct ones.",
+            highlight=False,
+        )
+    if 1 < several < FEWEST_NETWORKS:
+        console.print(
+            f"So few networks ({several}) have no interval: it needs {FEWEST_NETWORKS}.",
             highlight=False,
         )
 

@@ -171,6 +171,7 @@ def noise_scores_chance(small: Small, item: Any) -> None:
     """Uniform noise, used as maps, gets the chance score under every truth protocol."""
     made = build(small, item)
     drawn, batch = _drawn(made, MANY), made.batch(MANY)
+    batch = replace(batch, contents=batch.ids)  # equal samples too have noise of their own
     for protocol in _judges(made):
         truth, declared = _truth(batch).double(), protocol.plugin.chance
         if declared == "measured" and protocol.plugin.name not in CHANCE:

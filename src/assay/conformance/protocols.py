@@ -207,7 +207,9 @@ def a_constant_map_is_scored(exam: Exam, item: Any) -> None:
     flat = {"flat": torch.ones_like(exam.truth)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # failures are checked below
-        results = benchmark(_network(exam, item), exam.data, [flat], [item], progress=False)
+        results = benchmark(
+            _network(exam, item), exam.data, [flat], [item], progress=False, controls="off"
+        )
     if results.failures:
         raise Fault(results.failures[0]["message"])
     headline = results.query("select value, status from scores where headline")

@@ -77,7 +77,14 @@ def _run(
         warnings.simplefilter("ignore", RuntimeWarning)  # failures are checked below
         warnings.simplefilter("error", SharedNumbersWarning)  # then the cell fails
         results = benchmark(
-            exam.net, exam.scored, methods, [item], train=exam.train, out=out, progress=False
+            exam.net,
+            exam.scored,
+            methods,
+            [item],
+            train=exam.train,
+            out=out,
+            progress=False,
+            controls="off",
         )
     if results.failures:
         raise Fault(results.failures[0]["message"])

@@ -30,8 +30,8 @@ from assay.models.prepare import prepare_network
 from assay.removal import FillChoice, Removal, fill_key, make_removal
 from assay.store import Array
 from assay.types import Batch, Model, Respond, Response
-from assay.units.absent import Absent
-from assay.units.features import Features, UnitsChoice, make_units
+from assay.units.absent import Absent, everything
+from assay.units.features import Features, UnitsChoice, elements, make_units
 
 Arrays = dict[str, Array]
 
@@ -182,6 +182,19 @@ class Engine:
             for group in dict.fromkeys(groups[k] for k in missing):
                 self._keep(group, [absent.rows[k] for k in missing if groups[k] == group])
         return _stack([self.memory[g][r] for g, r in zip(groups, absent.rows, strict=True)])
+
+    def all_absent(self, fill: FillChoice) -> Response:  # [B, 1]
+        """The responses when everything is absent, shared with the protocols that ask for them.
+
+        NaN or inf in them breaks no sample yet, because a protocol may never ask for them.
+        """
+        features, before = elements(self.batch), (self.broken, self._always_broken)
+        rows = everything(features)
+        response = self.respond(features, rows, fill)
+        if not bool(torch.isfinite(response.logit).all()):
+            self.broken, self._always_broken = before
+            self.memory.pop(self._group(features, rows, "all", fill_key(self.batch, fill)))
+        return response
 
     @property
     def verb(self) -> Respond:

@@ -212,7 +212,7 @@ class _Streams:
         self._torch, self._numpy = torch.get_rng_state(), np.random.get_state()
         self._python = random.getstate()
         self._gpu = torch.cuda.get_rng_state_all() if _on_gpu() else []
-        seed = batch.generator(0, "shared random numbers").initial_seed()
+        seed = batch.stream(0, "shared random numbers").seed
         torch.default_generator.manual_seed(seed)  # `torch.manual_seed` is slow without a GPU
         if self._gpu:
             torch.cuda.manual_seed_all(seed)

@@ -56,6 +56,7 @@ def multi_color_sum(
     density: Share = 0.5,
     redundant: Annotated[int, Field(ge=0)] = 2,
     strength: Annotated[float, Field(ge=0, le=4)] = 0.25,
+    reach: Literal[1, 2, 4, 8, 16, 32, 64] = 1,
     samples: Count = 100,
     seed: int = 0,
 ) -> Environment:
@@ -93,15 +94,18 @@ def multi_color_sum(
         redundant: The number of channels that respond to unseen colours.
         strength: How much they disturb the counts: the standard deviation of their weights; the
             weight of a counted pixel is 1.
+        reach: How many levels of 255 a colour may differ from one that is counted before it does
+            not count at all. At 1, the paper's network, every imputed pixel is an unseen colour,
+            like black: the noise of imputation alone is 2.5 levels.
         samples: The number of images in the dataset.
         seed: The seed of the weights.
     """
     chosen = colors if isinstance(colors, tuple) else PALETTE[:colors]
-    check_colors(chosen, background)
+    check_colors(chosen, background, reach)
     scale = TEMPERATURES[target] if temperature is None else temperature
     net = ColorCounter(
         chosen, background, size, uniform=weights == "uniform", unseen=unseen, redundant=redundant,
-        strength=strength, temperature=scale, seed=seed,
+        strength=strength, temperature=scale, reach=reach, seed=seed,
     ).eval()  # fmt: skip
     model = Model(
         net,
@@ -136,7 +140,7 @@ def describe(color: Color) -> str:
     return f"colour ({', '.join(map(str, color))})"
 
 
-def check_colors(colors: Sequence[Color], background: Color) -> None:
+def check_colors(colors: Sequence[Color], background: Color, reach: int = 1) -> None:
     """Refuse colours that a detector cannot distinguish."""
     if len(colors) < 2:
         raise InputError(f"Expected at least two `colors`, got {len(colors)}.")
@@ -145,6 +149,12 @@ def check_colors(colors: Sequence[Color], background: Color) -> None:
             raise InputError(f"Expected no colour like the background, got {color} for both.")
         if color in colors[:i]:
             raise InputError(f"Expected each colour once, got {color} twice.")
+        for other in (background, *colors[:i]):
+            if max(abs(a - b) for a, b in zip(color, other, strict=True)) < reach:
+                raise InputError(
+                    f"Expected colours that differ by `reach`, {reach}, in at least one channel, "
+                    f"got {color} and {other}. Use a smaller `reach` or other colours."
+                )
 
 
 def read_colors(

@@ -60,12 +60,13 @@ class ColorCounter(ExactNetwork):
         redundant: int = 2,
         strength: float = 0.25,
         temperature: float = 1.0,
+        reach: int = 1,
         seed: int = 0,
     ) -> None:
         """Write all weights; `seed` draws those that are free."""
         super().__init__()
         random = torch.Generator().manual_seed(seed)
-        self.detector = color_detector([*colors, background], redundant)
+        self.detector = color_detector([*colors, background], redundant, reach)
         disturbance = _disturbance(len(colors), redundant, strength * unseen, random)
         self.layers = _accumulator(len(colors), size, uniform, random, disturbance)
         self.head = nn.Linear(len(colors), len(colors))
@@ -97,20 +98,21 @@ class ModuloCounter(ExactNetwork):
         return remainder
 
 
-def color_detector(colors: Sequence[Color], redundant: int) -> nn.Sequential:
+def color_detector(colors: Sequence[Color], redundant: int, reach: int = 1) -> nn.Sequential:
     """Layers that give a map for each colour but the last, which is the background.
 
-    Each channel has a hat function max(0, 1 - |x - v|), written as ReLU(G(v-1) - G(v)) with
-    G(i) = clip(x - i, 0, 1); a pixel has a colour where all three hats are 1. The last layer drops
-    the background and adds `redundant` maps that are 1 where a pixel has none of the colours.
+    Each channel has a hat function max(0, 1 - |x - v| / r) with r = `reach`, a power of two. It is
+    written as ReLU(G(v-r) - G(v)) with G(i) = clip((x - i) / r, 0, 1); a pixel has a colour where
+    all three hats are 1. The last layer drops the background and adds `redundant` maps that are 1
+    where a pixel has none of the colours.
     """
     n = len(colors)
     first = torch.zeros(n, 3, 3, 3)  # colour, channel, one of three units; input channel
     bias = torch.zeros(n, 3, 3)
     for i, color in enumerate(colors):
         for channel, value in enumerate(color):
-            first[i, channel, :, channel] = 1
-            bias[i, channel] = -torch.tensor([value - 1.0, value, value + 1.0])
+            first[i, channel, :, channel] = 1 / reach
+            bias[i, channel] = -torch.tensor([value - reach, value, value + reach]) / reach
     steps = torch.tensor([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]])
     all_three = _repeated(torch.ones(1, 3), n)
     last = torch.cat([torch.eye(n)[:-1], -torch.ones(redundant, n)])

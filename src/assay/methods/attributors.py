@@ -119,7 +119,7 @@ def _seeded(batch: Batch, sample: int) -> Iterator[None]:
     """Fix all random numbers inside, and restore their state afterwards."""
     before = np.random.get_state()
     with torch.random.fork_rng():
-        seed = batch.generator(sample, "attribute").initial_seed()
+        seed = batch.stream(sample, "attribute").seed
         torch.manual_seed(seed)
         np.random.seed(seed % 2**32)
         try:

@@ -23,6 +23,7 @@ from assay.plugins.option_types import Options
 from assay.plugins.registry import Passes, method
 from assay.removal import FillChoice
 from assay.types import Batch, Model
+from assay.types.random_numbers import Stream
 from assay.units.absent import Absent, listed
 from assay.units.features import Features, UnitsChoice, known_count, make_units
 
@@ -98,9 +99,9 @@ def _coin_tosses(batch: Batch, features: Features, samples: int) -> Absent:
 
     def sets_of(b: int) -> Tensor:
         able = features.valid[b].nonzero().flatten().cpu()
-        generator = batch.generator(b, f"coin tosses {features.key}")
+        stream = batch.stream(b, f"coin tosses {features.key}")
         sets = torch.zeros(samples, features.count, dtype=torch.bool)
-        sets[1:, able] = torch.rand(samples - 1, len(able), generator=generator) < 0.5
+        sets[1:, able] = stream.uniform(samples - 1, len(able)) < 0.5
         return sets
 
     rows = ("none", *(str(i) for i in range(1, samples)))
@@ -251,20 +252,21 @@ class _Game:
         times = torch.tensor(numbers, dtype=torch.long)  # empty for a single unit
         return torch.tensor(each, dtype=torch.float64).repeat_interleave(times)
 
-    def draw(self, generator: torch.Generator) -> Tensor:  # [sets, M]
-        """The sets, as masks of the units present."""
+    def draw(self, sizes: Stream, members: Stream) -> Tensor:  # [sets, M]
+        """The sets, as masks of the units present, by random numbers for sizes and members."""
         complete, pairs = self.plan
         parts = [torch.zeros(0, self.units, dtype=torch.bool)]
         for s in range(1, complete + 1):
-            members = torch.tensor(list(combinations(range(self.units), s)))
-            small = torch.zeros(len(members), self.units, dtype=torch.bool)
-            small.scatter_(1, members, True)
+            chosen = torch.tensor(list(combinations(range(self.units), s)))
+            small = torch.zeros(len(chosen), self.units, dtype=torch.bool)
+            small.scatter_(1, chosen, True)
             parts += [small, ~small][: self._ends(s)]
         if pairs:
-            chances = torch.tensor(self.mass[complete:], dtype=torch.float64)
-            sizes = torch.multinomial(chances, pairs, replacement=True, generator=generator)
-            order = torch.rand(pairs, self.units, generator=generator).argsort(1).argsort(1)
-            drawn = order <= (sizes + complete)[:, None]
+            ends = torch.tensor(self.mass[complete:], dtype=torch.float64).cumsum(0)
+            more = torch.searchsorted(ends, sizes.uniform(pairs).double() * ends[-1], right=True)
+            order = torch.from_numpy(members.orders(pairs, self.units))
+            first = torch.arange(self.units) <= (more + complete)[:, None]
+            drawn = torch.zeros_like(first).scatter_(1, order, first)
             parts += [drawn, ~drawn]
         return torch.cat(parts)
 
@@ -281,10 +283,11 @@ def _coalitions(batch: Batch, features: Features, games: list[_Game]) -> Absent:
 
     def sets_of(b: int) -> Tensor:
         able = features.valid[b].nonzero().flatten().cpu()
-        generator = batch.generator(b, f"coalitions {features.key} {games[b].samples}")
+        what = f"{features.key} {games[b].samples}"
+        sizes, members = (batch.stream(b, f"{of} {what}") for of in ("sizes", "coalitions"))
         sets = torch.zeros(2 + most, features.count, dtype=torch.bool)
         sets[1, able] = True
-        sets[2 : 2 + games[b].sets, able] = ~games[b].draw(generator)
+        sets[2 : 2 + games[b].sets, able] = ~games[b].draw(sizes, members)
         return sets
 
     own = torch.tensor([2 + game.sets for game in games])[:, None]

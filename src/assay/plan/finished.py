@@ -1,6 +1,7 @@
 """Which parts of a plan the run folder already holds; only this module looks them up."""
 
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -63,14 +64,14 @@ class Finished:
     def lost(self) -> int:
         """How many cells cannot be read, also after a run: files were lost or damaged."""
         plan = self.plan
-        planned = len(plan.methods) * len(plan.protocols)
+        planned = len(plan.cells)
         counts: dict[tuple[object, ...], tuple[int, bool]] = {}  # missing cells, whether all failed
         lost = 0
         for shard in plan.shards:
             state = self.state(shard)
             alike = (shard.place, state.cells)
             if alike not in counts:
-                cells = (plan.cell(shard, m, p) for m in plan.methods for p in plan.protocols)
+                cells = (plan.cell(shard, method, protocol) for method, protocol in plan.cells)
                 statuses = [state.cells.by_key.get(cell) for cell in cells]
                 counts[alike] = statuses.count(None), set(statuses) == {"failed"}
             missing, failed = counts[alike]
@@ -79,14 +80,20 @@ class Finished:
         return lost
 
     def missing(self, shard: Shard) -> dict[str, list[Choice]]:
-        """For each method label, the protocols under which the method is not scored yet."""
+        """For each method label, the protocols under which the method is not scored yet.
+
+        The labels of mixed maps are among them.
+        """
         states = self.state(shard).cells
         place = (shard.dataset, shard.model, shard.seed, shard.split, states)
         if place not in self._missing:
             protocols = [] if shard.split else self.plan.batch_protocols
+            dosed = [] if shard.split else self.plan.dosed_protocols
+            doses = itertools.chain(*self.plan.doses.values())
+            asked = [(m, protocols) for m in self.plan.methods] + [(d, dosed) for d in doses]
             self._missing[place] = {
-                method.label: [p for p in protocols if not self.cell(shard, method, p)]
-                for method in self.plan.methods
+                choice.label: [p for p in several if not self.cell(shard, choice, p)]
+                for choice, several in asked
             }
         return self._missing[place]
 

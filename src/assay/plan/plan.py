@@ -13,6 +13,7 @@ from assay.data.classes import class_number
 from assay.errors import InputError
 from assay.models.prepare import Prepared
 from assay.plan.content_keys import data_content, model_content, split_contents
+from assay.plan.dosed import DosedChoice, validated
 from assay.plan.prepared_networks import Networks
 from assay.plan.text_lengths import longest_text
 from assay.plugins import registry
@@ -22,6 +23,7 @@ from assay.suite.spec import Choice, Spec
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Batch, Card, Dataset, Model, Prepare, Tokenize
 from assay.types.card import IN_DOMAIN
+from assay.types.random_numbers import DRAWS
 
 # Number of samples that one process explains and scores together. The first shards are small, so
 # that a few samples already keep several workers busy. Shard borders do not depend on the number
@@ -116,6 +118,23 @@ class Plan:
     def set_protocols(self) -> list[Choice]:
         """The protocols that score all samples at once, after the shards."""
         return [p for p in self.protocols if p.plugin.scope == "set"]
+
+    @functools.cached_property
+    def doses(self) -> Mapping[str, tuple[DosedChoice, ...]]:
+        """The mixed maps of each method by its label; empty without `validate`."""
+        return validated(self.methods) if self.spec.dose_response else {}
+
+    @property
+    def dosed_protocols(self) -> list[Choice]:
+        """The protocols that score mixed maps: those that give every sample a score of its own."""
+        return [p for p in self.batch_protocols if p.plugin.judges == "sample"]
+
+    @functools.cached_property
+    def cells(self) -> list[tuple[Choice, Choice]]:
+        """The method and the protocol of every cell of a shard, also of mixed maps."""
+        dosed = [dose for several in self.doses.values() for dose in several]
+        cells = [(m, p) for m in self.methods for p in self.protocols]
+        return cells + [(dose, p) for dose in dosed for p in self.dosed_protocols]
 
     def dataset_of(self, shard: Shard) -> Dataset:
         """The dataset, or its split, that holds the samples of a shard."""
@@ -212,6 +231,7 @@ class Plan:
             "model": self._contents["models"][shard.model],
             "target": self.target(shard.dataset, shard.model),
             "seed": shard.seed,
+            **({"draws": DRAWS} if DRAWS > 1 else {}),  # version 1 was not part of the keys
         }
         splits = self._contents["splits"]
         return {**base, "split": splits[shard.dataset, shard.split]} if shard.split else base

@@ -40,7 +40,7 @@ class Rehearsal:
         self.shared += sum(c for c, one in zip(costs, question.shared, strict=False) if one)
         if question.features is not None:
             self.ragged = self.ragged or question.features.ragged
-            self.imputed += [sum(costs)] if imputes(question.fill) else []
+            self.imputed += [sum(costs)] if imputes(question.batch, question.fill) else []
         drawn = question.batch.draw(f"rehearsal {len(self.asked)}", [question.rows]).double()
         column = drawn.flatten() if question.valid is None else drawn[question.valid]
         return column, -column, torch.zeros_like(column, dtype=torch.long)

@@ -14,6 +14,8 @@ from assay.methods.attribution import (
     forward_passes,
     raw_map,
 )
+from assay.plan.dosed import dosed_case
+from assay.plan.emptied import emptied_answers, fills_of
 from assay.plan.finished import Finished, ResponseShelf
 from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_passes
@@ -45,7 +47,8 @@ class EngineRows:
     """Rows that the engine asked for, of the rehearsed samples together.
 
     Attributes:
-        name: The method or protocol that needs them first; `clean` for the samples themselves.
+        name: The method or protocol that needs them first; `clean` for the samples themselves,
+            `all absent` for the samples without any unit.
         explains: Whether it is a method.
         asked: The rows of each question.
         imputed: The rows of each question whose inputs are imputed.
@@ -108,6 +111,7 @@ def kind_of(finished: Finished, shard: Shard, missing: MissingCells) -> tuple[ob
         id(missing.protocols),  # shards in the same state share it
         frozenset(missing.maps_only), frozenset(unexplained), frozenset(unpromised),
         _free_partners(plan, shard), ResponseShelf(finished, shard).stored_rows(),
+        finished.state(shard).absent,
     )  # fmt: skip
 
 
@@ -136,9 +140,26 @@ def rehearse(
     def explain(method: Choice) -> None:
         parts.append(Explanation(method, method.passes_on(model, engine.batch)))
 
+    def score(case: Case, protocols: Sequence[Choice]) -> None:
+        for protocol in protocols:
+            if plan.missing(shard, protocol):
+                continue
+            if protocol.own and not users:
+                parts.append(Uncounted(protocol.label))
+            else:
+                _try(partial(run_protocol, protocol, case, engine))
+                note_rows(protocol.label)
+
     if not shard.split:
         engine.clean  # noqa: B018  # requested first, as in a run
     note_rows("clean")
+    asked = [p for several in missing.protocols.values() for p in several]
+    unmeasured = {} if shard.split else fills_of(plan, shard, asked)
+    for key, fill in unmeasured.items():
+        if key not in finished.state(shard).absent:
+            emptied_answers(plan, shard, engine, fill)
+    if rehearsal.asked:
+        note_rows("all absent")
     formula = ""  # of the last method; methods that only reduce it differently cost nothing
     refused: set[str] = set()  # formulas that do not apply here
     promised: set[str] = set()
@@ -163,20 +184,21 @@ def rehearse(
         if method.label in unpromised and method.formula_key not in promised:
             promised.add(method.formula_key)
             parts.append(PromiseCheck(method.label, promise_passes(method)))
-        if not missing.protocols[method.label]:
+        doses = [d for d in plan.doses.get(method.label, ()) if d.label in missing]
+        if not missing.protocols[method.label] and not doses:
             continue
         if closed and method.label not in unexplained:  # protocols may explain again
             parts.append(Uncounted(method.label))
         count = None if closed else partial(explain, method)
-        case = _made_up_case(engine, method, count, _free_partners(plan, shard))
-        for protocol in missing.protocols[method.label]:
-            if plan.missing(shard, protocol):
-                continue
-            if protocol.own and not users:
-                parts.append(Uncounted(protocol.label))
-            else:
-                _try(partial(run_protocol, protocol, case, engine))
-                note_rows(protocol.label)
+        free = _free_partners(plan, shard)
+        case = _made_up_case(engine, method, count, free)
+        score(case, missing.protocols[method.label])
+        if doses and case.partner is not None and _try(case.partner):
+            note_rows(method.label, explains=True)
+            for dose in doses:
+                engine.forget()
+                order = [0] * len(engine.batch) if free else None
+                score(dosed_case(case, case.attribution, order), missing.protocols[dose.label])
     return ShardCost(samples, parts, sum(rehearsal.made), rehearsal.ragged)
 
 
@@ -186,7 +208,8 @@ def check_given_maps(plan: Plan, shard: Shard, missing: MissingCells) -> None:
     if given:
         batch = plan.batch(shard, shard.samples[:1])
         inputs = batch.inputs.expand(len(shard.samples), *batch.inputs.shape[1:])
-        whole = replace(batch, ids=shard.samples, inputs=inputs)
+        contents = batch.contents * len(shard.samples)
+        whole = replace(batch, ids=shard.samples, inputs=inputs, contents=contents)
         model = _without_network(plan.models[shard.model])
         for method in given:
             _try(partial(attribute, model, whole, method))
@@ -195,8 +218,14 @@ def check_given_maps(plan: Plan, shard: Shard, missing: MissingCells) -> None:
 def _applicable(plan: Plan, shard: Shard, missing: MissingCells) -> Iterator[Choice]:
     """The methods that have something to do."""
     for method in plan.methods:
-        if method.label in missing and not plan.missing(shard, method):
+        if _wanted(plan, method, missing) and not plan.missing(shard, method):
             yield method
+
+
+def _wanted(plan: Plan, method: Choice, missing: MissingCells) -> bool:
+    """Whether the maps of a method are needed, also to mix them."""
+    doses = plan.doses.get(method.label, ())
+    return any(choice.label in missing for choice in (method, *doses))
 
 
 def _unexplained(
@@ -204,7 +233,9 @@ def _unexplained(
 ) -> tuple[set[str], set[str]]:
     """The methods whose maps are not stored, and those whose promise is not compared either."""
     methods = [
-        m for m in finished.plan.methods if m.label in missing and not finished.has_maps(shard, m)
+        m
+        for m in finished.plan.methods
+        if _wanted(finished.plan, m, missing) and not finished.has_maps(shard, m)
     ]
     unpromised = {m.label for m in methods if not shard.split and not finished.promises(shard, m)}
     return {m.label for m in methods}, unpromised

@@ -31,6 +31,7 @@ class ShardState:
         samples: Whether its samples are stored.
         summary: Facts about the samples, and the cost so far.
         gaps: The keys of the maps that were compared with their promise.
+        absent: The keys of the answers when everything is absent.
         files: The files that are whole, by path.
         lost: The files that are missing or damaged, by path.
         damaged: Whether the log is damaged.
@@ -40,6 +41,7 @@ class ShardState:
     samples: bool = False
     summary: ShardSummary | None = None
     gaps: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
     files: Mapping[str, FileCheck] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
     damaged: bool = False
@@ -110,6 +112,7 @@ class ShardStates:
             tuple(content.samples) == shard.samples if content.samples else earlier.samples,
             content.summary or earlier.summary,
             earlier.gaps | frozenset(content.gaps),
+            earlier.absent | frozenset(content.absent),
             {**{p: c for p, c in earlier.files.items() if p not in lost}, **checks},
             frozenset(earlier.lost - checks.keys() | lost),
             content.damaged > 0,

@@ -51,8 +51,9 @@ def measure(plan: Plan, name: str) -> Seconds:
         inputs = model.laid_out(batch.inputs[rows])
         targets = torch.where(batch.targets < 0, 0, batch.targets)
         full = replace(
-            batch, inputs=inputs, targets=targets[rows], ids=tuple(map(str, range(len(rows))))
-        )
+            batch, inputs=inputs, targets=targets[rows], ids=tuple(map(str, range(len(rows)))),
+            contents=(),
+        )  # fmt: skip
         forward = _time(lambda: model.logits(inputs, net=network))
         fill = _imputing_fill(plan, batch)
         imputing = 0.0 if fill is None else _time(_imputation(batch, rows, fill))
@@ -81,7 +82,7 @@ def _imputing_fill(plan: Plan, batch: Batch) -> FillChoice | None:
         for option, kind in choice.plugin.nested().items()
         if kind == "fill"
     )
-    return next((fill for fill in fills if imputes(fill)), None)
+    return next((fill for fill in fills if imputes(batch, fill)), None)
 
 
 def _time(call: Callable[[], object], least: float = 1.0) -> float:

@@ -14,6 +14,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
         "assay.removal.fills",
         "assay.removal.imputation",
         "assay.removal.rerender",
+        "assay.removal.second",
         "assay.removal.shaken",
     ),
     "units": ("assay.units",),

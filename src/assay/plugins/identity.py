@@ -18,6 +18,9 @@ from assay.errors import InputError
 from assay.plugins.code import Code, assigned, code_of
 from assay.plugins.options import refuse_deep
 
+# The version of all random numbers: part of every key. 1: torch's Mersenne twister, by sample id.
+DRAWS = 2
+
 
 def canonical(value: Any) -> Any:
     """The value as plain JSON; tensors and arrays become a hash of their numbers."""

@@ -31,6 +31,7 @@ from assay.plugins.passes import Passes as Passes
 from assay.plugins.passes import Promise as Promise
 from assay.plugins.passes import Trainings as Trainings
 from assay.plugins.properties import UNDECLARED, Declared, Properties
+from assay.plugins.questions import OTHER, check_question
 from assay.plugins.set_level import SetReduction, own_reduction
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -86,9 +87,8 @@ class Plugin:
 
     def required(self, options: Mapping[str, Any]) -> frozenset[str]:
         """The capabilities that model and data must have under these options."""
-        needs = frozenset(declared(self, "needs", options))
-        reads_classes = options.get("output") in ("probability", "log_odds")
-        return needs | {"classes"} if reads_classes else needs
+        classes = {"classes"} if options.get("output") in ("probability", "log_odds") else set()
+        return frozenset(declared(self, "needs", options)) | classes
 
     @property
     def description(self) -> str:
@@ -112,8 +112,8 @@ class Plugin:
                 known = [*self.options, *self.common, AS]
                 raise unknown(f"option of {self.kind} `{self.name}`:", name, known)
         whole = self.defaults | {n: self._check(n, v, origin) for n, v in options.items()}
-        if missing := [n for n in self.options if n not in whole]:
-            raise InputError(f"Expected {self.kind} `{self.name}` to be given `{missing[0]}`.")
+        for name in (n for n in self.options if n not in whole):
+            raise InputError(f"Expected {self.kind} `{self.name}` to be given `{name}`.")
         return whole
 
     @property
@@ -174,6 +174,7 @@ class Protocol(Plugin):
 
     kind: ClassVar[str] = "protocol"
     scope: Literal["batch", "set"] = "batch"  # what it receives at once: a batch, or all samples
+    question: str = OTHER  # protocols that ask the same have one vote together
     models: Literal["one", "pool"] = "one"  # for sets: the scored model, or all of the suite
     trains: Callable[[Options], int | Trainings] | None = None  # networks per cell
     unranked: Callable[[Options], str] = lambda options: ""  # why not ranked, if so
@@ -185,8 +186,7 @@ class Protocol(Plugin):
     uses: Literal["order", "value", "support"] = "order"
     metric: str = "value"
     reduce: SetReduction = "mean"  # how the samples of a set become one number
-    # set: a score depends on the other samples; model: it does not depend on the map
-    judges: Literal["sample", "set", "model"] = "sample"
+    judges: Literal["sample", "set", "model"] = "sample"  # model: whatever the map
     whole_truth: bool = False  # whether all of the truth must be marked to score highest
     axis: str = "share of the units removed"  # the x axis of its curves
     properties: Declared = UNDECLARED  # or from its options
@@ -194,6 +194,7 @@ class Protocol(Plugin):
 
     def __post_init__(self) -> None:
         """Judge whole sets where the number is not a mean: it depends on all samples of the set."""
+        check_question(self.name, self.question)
         if self.reduce != "mean" or self.scope == "set":
             object.__setattr__(self, "judges", "set")
 
@@ -205,13 +206,12 @@ class Protocol(Plugin):
 
     def signs_matter(self, options: Mapping[str, Any]) -> bool:
         """Whether flipping the signs of a map changes its score under these options."""
-        sensitive = self.sign_sensitive
-        return sensitive(options) if callable(sensitive) else sensitive
+        signs = self.sign_sensitive
+        return signs(options) if callable(signs) else signs
 
     def guarantees(self, options: Mapping[str, Any]) -> Properties:
         """Its properties under these options."""
-        declared = self.properties
-        return declared(options) if callable(declared) else declared
+        return self.properties(options) if callable(self.properties) else self.properties
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Fill(Plugin):
     natural: bool = False  # the result looks like the data: nothing shows what was removed
     imputes: bool = False  # it solves for the absent pixels, which takes extra time
     constant: float | None = None  # the same number at every entry of the model's input
-    on_tokens: str = ""  # the fill used instead where inputs are token ids
+    stands_for: Mapping[str, Item] = field(default_factory=dict)  # other fills, by kind of data
 
 
 @dataclass(frozen=True)
@@ -319,11 +319,12 @@ def protocol(name: str, **facts: Any) -> Callable[[Function], Function]:
 
     Args:
         name: Its name in suites and tables.
-        **facts: `higher_is_better`; `range`; `chance`, a number where it is known from theory;
-            `sign_sensitive`, also as a function of the options; `uses`: order, value or support;
-            `metric`, the name of its score; `whole_truth`, whether all of the truth must be marked
-            to score highest; `reduce`, for a number of the whole set that is not the mean of its
-            samples: a function `(curves, x, weights, *, options) -> values`, or its address;
+        **facts: `higher_is_better`; `range`; `question`, what it asks (`assay.plugins.questions`);
+            `chance`, a number where it is known from theory; `sign_sensitive`, also as a function
+            of the options; `uses`: order, value or support; `metric`, its score; `whole_truth`,
+            whether all of the truth must be marked to score highest; `reduce`, for a number of the
+            whole set that is not the mean of its samples: a function `(curves, x, weights, *,
+            options) -> values`, or its address;
             `properties`, what it guarantees, without which it may not compare models;
             `scope`: batch, or set for a function of a `Trial`, with `models` (one or pool);
             as functions of the options: `trains`, the networks that a cell trains; `replicates`,
@@ -344,10 +345,9 @@ def get(kind: str, name: str, origin: Origin = TYPED) -> Any:
     """The plug-in of that kind and name: built in, registered, an entry point, or at an address."""
     load_builtin(kind)
     if not isinstance(name, str):
-        raise InputError(
-            f"Expected the name or address of the {kind}, got {name!r}. Available: "
-            f"{', '.join(names(kind))}; or `./file.py:object`."
-        )
+        known = ", ".join(names(kind))
+        expected = f"Expected the name or address of the {kind}, got {name!r}."
+        raise InputError(f"{expected} Available: {known}; or `./file.py:object`.")
     if is_address(name):
         return _at_address(kind, name, origin)
     if name not in _REGISTERED[kind] and name in registered(kind):

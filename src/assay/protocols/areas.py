@@ -7,7 +7,7 @@ from torch import Tensor
 
 from assay.ranking import arithmetic
 from assay.types import Case
-from assay.units.absent import rank_counts
+from assay.units.absent import RoundedNumber, rank_counts
 from assay.units.features import UnitsChoice, make_units
 
 
@@ -17,7 +17,12 @@ def area(values: Tensor, x: Tensor) -> Tensor:  # [B, K], [K] or [B, K] -> [B]
 
 
 def own_shares(
-    case: Case, units: UnitsChoice, shares: Sequence[float], *, descending: bool
+    case: Case,
+    units: UnitsChoice,
+    shares: Sequence[float],
+    *,
+    descending: bool,
+    whole: RoundedNumber = "nearest",
 ) -> Tensor:  # [B, K]
     """The share of each sample's units that is absent where a curve states `shares`.
 
@@ -25,7 +30,7 @@ def own_shares(
     units has the stated shares.
     """
     features = make_units(case.batch, units)
-    counts = rank_counts(features, shares, descending=descending).double()
+    counts = rank_counts(features, shares, descending=descending, whole=whole).double()
     number = features.valid.sum(1, keepdim=True)
     stated = torch.tensor(shares, dtype=torch.float64, device=counts.device)
     return torch.where(number > 0, counts / number.clamp(min=1), stated)

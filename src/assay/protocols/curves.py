@@ -22,10 +22,10 @@ from assay.errors import InputError
 from assay.plugins.option_types import Output
 from assay.plugins.registry import protocol
 from assay.protocols.areas import area, own_shares
-from assay.protocols.table_one import ACCURACIES, OUTPUTS
+from assay.protocols.table_one import OUTPUTS
 from assay.removal import FillChoice
 from assay.types import Case, Response, Scores
-from assay.units.absent import above, below, by_rank
+from assay.units.absent import RoundedNumber, above, below, by_rank
 from assay.units.features import UnitsChoice, make_units
 
 Order = Literal["most_relevant_first", "least_relevant_first"]
@@ -70,13 +70,18 @@ def curve(
 
 
 def ranked(
-    case: Case, order: Order, units: UnitsChoice, shares: Sequence[float], fill: FillChoice
+    case: Case,
+    order: Order,
+    units: UnitsChoice,
+    shares: Sequence[float],
+    fill: FillChoice,
+    whole: RoundedNumber = "nearest",
 ) -> Response:  # [B, K]
     """The model's responses without the first shares of the units in the order of the map."""
     features = make_units(case.batch, units)
     values = features.sum(case.attribution)  # [B, P]
     first = order == "most_relevant_first"
-    absent = by_rank(case.batch, features, values, shares, descending=first)
+    absent = by_rank(case.batch, features, values, shares, descending=first, whole=whole)
     return case.respond(features, absent, fill)
 
 
@@ -138,6 +143,7 @@ def _drop(
     sign_sensitive=True,
     metric="mean_drop",
     family="curves",
+    question="necessity",
     cite="samek2017, li2023m4",
     title="MoRF drop",
 )
@@ -146,7 +152,7 @@ def morf(
     *,
     steps: Steps = 20,
     fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
+    units: UnitsChoice = "default",
     output: Output = "probability",
     variant: CurveVariant = "exact",
 ) -> Scores:
@@ -156,8 +162,9 @@ def morf(
 
     Differs from the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes the
     units strictly beyond a percentile, so tied values are removed together or never; that is
-    `{morf: {variant: m4, steps: 100, fill: grey}}` with `target: predicted`, on images. Here
-    the stated share is removed, to the nearest unit, and equal values are in seeded random order.
+    `{morf: {variant: m4, steps: 100, fill: grey, units: elements}}` with `target: predicted`, on
+    images. Here units are 8 x 8 cells with a random offset (`units: default`). The stated share is
+    removed, to the nearest unit, and equal values are in seeded random order.
     Samek et al. replace regions of 9 x 9 pixels by uniform noise.
     """
     return _drop(case, "most_relevant_first", output, units, steps, fill, variant)[1]
@@ -172,6 +179,7 @@ def morf(
     sign_sensitive=True,
     metric="mean_drop",
     family="curves",
+    question="sufficiency",
     cite="samek2017, li2023m4",
     title="LeRF drop",
 )
@@ -180,7 +188,7 @@ def lerf(
     *,
     steps: Steps = 20,
     fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
+    units: UnitsChoice = "default",
     output: Output = "probability",
     variant: CurveVariant = "exact",
 ) -> Scores:
@@ -190,8 +198,9 @@ def lerf(
 
     Differs from the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes the
     units strictly beyond a percentile, so tied values are removed together or never; that is
-    `{lerf: {variant: m4, steps: 100, fill: grey}}` with `target: predicted`, on images. Here
-    the stated share is removed, to the nearest unit, and equal values are in seeded random order.
+    `{lerf: {variant: m4, steps: 100, fill: grey, units: elements}}` with `target: predicted`, on
+    images. Here units are 8 x 8 cells with a random offset (`units: default`). The stated share is
+    removed, to the nearest unit, and equal values are in seeded random order.
     M4's rows also lag one step behind those of `morf`; the variant keeps that.
     """
     return _drop(case, "least_relevant_first", output, units, steps, fill, variant)[1]
@@ -206,6 +215,7 @@ def lerf(
     sign_sensitive=True,
     metric="mean_gap",
     family="curves",
+    question="necessity and sufficiency",
     cite="samek2017, li2023m4",
     title="ABPC",
 )
@@ -214,7 +224,7 @@ def abpc(
     *,
     steps: Steps = 20,
     fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
+    units: UnitsChoice = "default",
     output: Output = "probability",
     variant: CurveVariant = "exact",
 ) -> Scores:
@@ -224,8 +234,9 @@ def abpc(
 
     Differs from the paper: M4 takes 100 steps, grey pixels and the predicted class, and removes the
     units strictly beyond a percentile, so tied values are removed together or never; that is
-    `{abpc: {variant: m4, steps: 100, fill: grey}}` with `target: predicted`, on images. Here
-    the stated share is removed, to the nearest unit, and equal values are in seeded random order.
+    `{abpc: {variant: m4, steps: 100, fill: grey, units: elements}}` with `target: predicted`, on
+    images. Here units are 8 x 8 cells with a random offset (`units: default`). The stated share is
+    removed, to the nearest unit, and equal values are in seeded random order.
     Under the variant a random map scores about (p_0 - p_end) / (steps + 1), not 0, because one
     curve lags one step behind the other.
     """
@@ -244,6 +255,7 @@ def abpc(
     sign_sensitive=True,
     metric="area",
     family="curves",
+    question="necessity",
     cite="petsiuk2018",
     title="Deletion",
 )
@@ -252,16 +264,17 @@ def deletion(
     *,
     steps: Steps = 20,
     fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
+    units: UnitsChoice = "default",
     output: Output = "probability",
 ) -> Scores:
     """Area under the target's probability while the most relevant units are removed first.
 
     Formula: the area under p_k over the share of the sample's units removed, by the trapezoid rule.
 
-    Differs from the paper: the paper removes 224 pixels at a time from images of 224 x 224 pixels,
-    here there are 20 steps of 5 %; the fill is zero in both. The paper explains the predicted
-    class, here the suite's `target` decides. Equal values are removed in seeded random order.
+    Differs from the paper: the paper removes 224 of the pixels at a time, from images of 224 x 224,
+    which is close to `{steps: 224, units: elements}`. Here there are 20 steps of 5 % of 8 x 8 cells
+    with a random offset (`units: default`); the fill is zero in both. The paper explains the
+    predicted class, here the suite's `target` decides. Equal values are in seeded random order.
     """
     answers, x = curve(case, "most_relevant_first", units, steps, fill)
     values = answers.output(output).double()
@@ -280,6 +293,7 @@ def deletion(
     axis="share of the units inserted",
     metric="area",
     family="curves",
+    question="sufficiency",
     cite="petsiuk2018",
     title="Insertion",
 )
@@ -288,7 +302,7 @@ def insertion(
     *,
     steps: Steps = 20,
     fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
+    units: UnitsChoice = "default",
     output: Output = "probability",
 ) -> Scores:
     """Area under the target's probability while the most relevant units are inserted first.
@@ -297,7 +311,8 @@ def insertion(
 
     Differs from the paper: the paper begins with a blurred image (11 taps, sigma 5), here every
     curve has the same default fill, so the rows are those of `lerf` read from the other end; `fill:
-    {blur: {sigma: 5}}` is close to the paper. The paper inserts 224 pixels at a time, here 5 %.
+    {blur: {sigma: 5}}` is close to the paper. The paper inserts 224 pixels at a time (`units:
+    elements`), here 5 % of 8 x 8 cells.
     """
     removed = removed_shares(steps)
     backwards = tuple(1 - s for s in reversed(removed)) if not isinstance(steps, int) else steps
@@ -305,88 +320,3 @@ def insertion(
     values = answers.output(output).double().flip(1)
     present = (1 - own_shares(case, units, x.tolist(), descending=False)).flip(1)
     return Scores(area(values, present), {output: values}, (1 - x).flip(0))
-
-
-def correct(case: Case, answers: Response) -> Tensor:  # [B, K]
-    """1 where the predicted class is the label, otherwise 0."""
-    labels = case.batch.labels
-    if labels is None:
-        raise InputError(
-            "Expected labels, which decide whether a prediction is correct, got none. Give the "
-            "data labels, or leave this protocol out."
-        )
-    return (answers.predicted == labels[:, None]).double()
-
-
-def _accuracy(
-    case: Case, order: Order, units: UnitsChoice, steps: Steps, fill: FillChoice
-) -> Scores:
-    answers, x = curve(case, order, units, steps, fill)
-    right = correct(case, answers)
-    first = order == "most_relevant_first"
-    absent = own_shares(case, units, x.tolist(), descending=first)
-    return Scores(area(right, absent), {"correct": right}, x)
-
-
-@protocol(
-    "accuracy_morf",
-    version=2,
-    properties=ACCURACIES,
-    higher_is_better=False,
-    range=(0, 1),
-    uses="order",
-    sign_sensitive=True,
-    needs=["labels"],
-    metric="area",
-    family="curves",
-    cite="duan2024",
-    title="Accuracy, MoRF",
-)
-def accuracy_morf(
-    case: Case,
-    *,
-    steps: Steps = 20,
-    fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
-) -> Scores:
-    """Area under the accuracy while the most relevant units are removed first.
-
-    Formula: the area under [predicted_k = label] over the share of the sample's units removed, by
-    the trapezoid rule.
-
-    Differs from the paper: steps and fill are the defaults of all curves here; we do not know which
-    ones the paper used.
-    """
-    return _accuracy(case, "most_relevant_first", units, steps, fill)
-
-
-@protocol(
-    "accuracy_lerf",
-    version=2,
-    properties=ACCURACIES,
-    higher_is_better=True,
-    range=(0, 1),
-    uses="order",
-    sign_sensitive=True,
-    needs=["labels"],
-    metric="area",
-    family="curves",
-    cite="duan2024",
-    title="Accuracy, LeRF",
-)
-def accuracy_lerf(
-    case: Case,
-    *,
-    steps: Steps = 20,
-    fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
-) -> Scores:
-    """Area under the accuracy while the least relevant units are removed first.
-
-    Formula: the area under [predicted_k = label] over the share of the sample's units removed, by
-    the trapezoid rule.
-
-    Differs from the paper: steps and fill are the defaults of all curves here; we do not know which
-    ones the paper used.
-    """
-    return _accuracy(case, "least_relevant_first", units, steps, fill)

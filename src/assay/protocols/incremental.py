@@ -34,6 +34,7 @@ CHEAP = 2  # forward passes per sample that a method may take to be repeated at 
     sign_sensitive=True,
     metric="mean_output",
     family="curves",
+    question="sufficiency",
     cite="hesse2024",
     title="Incremental deletion",
 )
@@ -42,7 +43,7 @@ def incremental_deletion(
     *,
     steps: Steps | Literal["idsds"] = 20,
     fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
+    units: UnitsChoice = "default",
     output: Output = "probability",
     attribution: Literal["fixed", "updated"] = "fixed",
     force: bool = False,
@@ -55,8 +56,9 @@ def incremental_deletion(
     and `morf`.
 
     Differs from the paper: the default steps are those of all curves, 0, 5, ..., 100 %, so that
-    rows are shared; `steps: idsds` are the paper's, k / 32 for k = 0 ... 31. A share is rounded to
-    the nearest number of units, not down, and equal values are removed in seeded random order.
+    rows are shared; `steps: idsds` are the paper's, k / 32 for k = 0 ... 31, of single pixels
+    (`units: elements`). A share is rounded to the nearest number of units, not down, and equal
+    values are removed in seeded random order.
 
     `attribution: updated` explains the current, partly removed input again at each step; units that
     were removed stay removed. It is for methods that take at most two forward passes per sample,

@@ -20,6 +20,7 @@ from assay.protocols.truth import map_and_truth
 from assay.ranking.arithmetic import pearson
 from assay.store import Array
 from assay.types import Batch, Case, Scores
+from assay.types.random_numbers import Stream
 from assay.units.absent import ranks
 from assay.units.features import make_units
 
@@ -27,6 +28,7 @@ FACTS: Options = {
     "sign_sensitive": False,
     "needs": ["counted", "image", "truth"],
     "family": "truth",
+    "question": "known truth",
     "properties": KNOWN_TRUTH,
     "cite": "zhang2023attributionlab",
 }
@@ -114,15 +116,15 @@ def modulo_sensitivity_n(
     if permutations is None:
         return Scores(torch.from_numpy(pearson(sizes, counts)))
     rows = [
-        _along_orders(case.batch.generator(b, "orders of pixels"), permutations, *row)
+        _along_orders(case.batch.stream(b, "orders of pixels"), permutations, *row)
         for b, row in enumerate(zip(sizes, counts, strict=True))
     ]
     return Scores(torch.tensor(rows, dtype=torch.float64))
 
 
-def _along_orders(generator: torch.Generator, n: int, sizes: Array, counts: Array) -> float:
+def _along_orders(stream: Stream, n: int, sizes: Array, counts: Array) -> float:
     """The correlation of sums that grow along `n` random orders, averaged over set sizes."""
-    orders = [torch.randperm(len(sizes), generator=generator).numpy() for _ in range(n)]
+    orders = stream.orders(n, len(sizes))
     sums = [np.stack([v[o].cumsum()[:-1] for o in orders], 1) for v in (sizes, counts)]
     by_size = pearson(*sums)  # [T - 1] from [T - 1, n]
     known = by_size[~np.isnan(by_size)]  # NaN where all sets hold equally many counted pixels

@@ -40,6 +40,7 @@ THRESHOLDS = tuple((0.01 + 0.49 * k / 79) for k in range(80))
     needs=["parts"],
     metric="agreement",
     family="parts",
+    question="effects",
     cite="hesse2023funnybirds",
     title="Part deletion",
     intervenes=lambda batch, o: intervention(batch, "parts", o["fill"], o["output"]),
@@ -115,6 +116,7 @@ def grown(mask: Tensor, margin: int) -> Tensor:  # [B, H, W] bool
     axis="threshold",
     judges="set",
     family="parts",
+    question="values",
     cite="hesse2023funnybirds",
     title="Part completeness",
 )

@@ -32,6 +32,7 @@ ERASER: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
     sign_sensitive=True,
     metric="mean_drop",
     family="curves",
+    question="necessity",
     cite="deyoung2020",
     title="Comprehensiveness",
 )
@@ -40,7 +41,7 @@ def comprehensiveness(
     *,
     shares: RationaleShares = ERASER,
     fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
+    units: UnitsChoice = "default",
     output: Output = "probability",
 ) -> Scores:
     """Mean drop of the target's probability when the most relevant units are removed.
@@ -66,6 +67,7 @@ def comprehensiveness(
     sign_sensitive=True,
     metric="mean_drop",
     family="curves",
+    question="sufficiency",
     cite="deyoung2020",
     title="Sufficiency",
 )
@@ -74,7 +76,7 @@ def sufficiency(
     *,
     shares: RationaleShares = ERASER,
     fill: FillChoice = "zero",
-    units: UnitsChoice = "elements",
+    units: UnitsChoice = "default",
     output: Output = "probability",
 ) -> Scores:
     """Mean drop of the target's probability when only the most relevant units stay.

@@ -9,11 +9,13 @@ from typing import Literal
 import torch
 
 from assay.plugins.registry import protocol
+from assay.protocols.accuracy_curves import correct
 from assay.protocols.areas import area, own_shares
-from assay.protocols.curves import Order, Steps, correct, curve, ranked
+from assay.protocols.curves import Order, Steps, curve, ranked
 from assay.protocols.table_one import ACCURACIES
 from assay.removal import FillChoice
 from assay.types import Case, Scores
+from assay.units.absent import RoundedNumber
 from assay.units.features import UnitsChoice
 
 RoadVariant = Literal["exact", "road"]
@@ -37,8 +39,9 @@ def _road(
     else:
         x = torch.tensor(AUTHORS_SHARES, dtype=torch.float64)
         removed = (x if first else 1 - x).tolist()
-        answers = ranked(case, order, units, removed, fill)
-        own = own_shares(case, units, removed, descending=first)
+        whole: RoundedNumber = "removed" if first else "kept"  # rounded down, as int() does
+        answers = ranked(case, order, units, removed, fill, whole)
+        own = own_shares(case, units, removed, descending=first, whole=whole)
         own = own if first else 1 - own
     right, probability = correct(case, answers), answers.probability.double()
     return Scores(
@@ -51,7 +54,7 @@ def _road(
 
 @protocol(
     "road_morf",
-    version=2,
+    version=3,
     properties=ACCURACIES,
     higher_is_better=False,
     range=(0, 1),
@@ -60,6 +63,7 @@ def _road(
     needs=["labels", "image"],
     metric="area",
     family="curves",
+    question="necessity",
     cite="rong2022",
     title="ROAD, MoRF",
 )
@@ -77,17 +81,17 @@ def road_morf(
     the trapezoid rule. `probability_area` is the area under the target's probability.
 
     Differs from the paper: the paper compares whole curves at 10, 20, 30, 40, 50, 70 and 90 %,
-    which is `variant: road`, and defines no area. Here the stated share is removed, to the nearest
-    unit, with equal values in seeded random order; the paper adds noise of 1e-4 to the map, which
-    also reorders values that differ by less. The noise field of a sample is the same at every share
-    and for every method.
+    which is `variant: road`, and defines no area. It rounds the number of pixels down, as the
+    variant does. Here the stated share is removed, to the nearest unit, with equal values in seeded
+    random order; the paper adds noise of 1e-4 to the map, which also reorders values that differ by
+    less. The noise field of a sample is the same at every share and for every method.
     """
     return _road(case, "most_relevant_first", steps, fill, units, variant)
 
 
 @protocol(
     "road_lerf",
-    version=2,
+    version=3,
     properties=ACCURACIES,
     higher_is_better=True,
     range=(0, 1),
@@ -97,6 +101,7 @@ def road_morf(
     axis="share of the units removed (variant road: kept)",
     metric="area",
     family="curves",
+    question="sufficiency",
     cite="rong2022",
     title="ROAD, LeRF",
 )
@@ -114,7 +119,7 @@ def road_lerf(
     the trapezoid rule. `probability_area` is the area under the target's probability.
 
     Differs from the paper: the paper's axis is the share *kept*, at 10, 20, 30, 40, 50, 70 and 90
-    %, which is `variant: road`; here it is the share removed, as in every curve. Ties and noise are
-    as in `road_morf`.
+    %, which is `variant: road`, with the number kept rounded down; here it is the share removed, as
+    in every curve. Ties and noise are as in `road_morf`.
     """
     return _road(case, "least_relevant_first", steps, fill, units, variant)

@@ -27,6 +27,7 @@ from assay.units.features import UnitsChoice, make_units, one_of
     sign_sensitive=True,
     metric="correlation",
     family="single",
+    question="effects",
     cite="hesse2024",
     title="Single deletion",
     intervenes=lambda batch, o: intervention(
@@ -68,6 +69,7 @@ def single_deletion(
     sign_sensitive=True,
     metric="correlation",
     family="single",
+    question="effects",
     cite="hesse2024",
     title="In-domain single deletion",
     needs=lambda o: {"image", in_domain_need(o["grid"], o["fill"])},

@@ -13,11 +13,11 @@ from torch import Tensor
 from assay.errors import NotApplicable
 from assay.plugins.option_types import Share, ShareBelowOne
 from assay.plugins.registry import protocol
-from assay.protocols.curves import correct
+from assay.protocols.accuracy_curves import correct
 from assay.protocols.table_one import ACCURACIES
 from assay.removal import FillChoice
 from assay.types import Case, Scores
-from assay.units.absent import above, below, by_rank, ranks
+from assay.units.absent import RoundedNumber, above, below, by_rank, rank_counts, ranks
 from assay.units.features import Features, UnitsChoice, make_units
 
 # Samples with different numbers of units cannot take equal steps if one has fewer than this.
@@ -28,6 +28,7 @@ _REMOVED = {"slope": (98, 3), "paper": (98, 1), "code": (98, 3)}
 
 @protocol(
     "soundness",
+    version=2,
     properties=ACCURACIES,
     higher_is_better=True,
     range=(0, 1),
@@ -39,6 +40,7 @@ _REMOVED = {"slope": (98, 3), "paper": (98, 1), "code": (98, 3)}
     axis="share of the units there",
     judges="set",
     family="value",
+    question="values",
     cite="li2024soco",
     title="Soundness",
 )
@@ -63,7 +65,8 @@ def soundness(
 
     Differs from the paper: `variant: paper` begins at accuracy 0 without a warm-up and requires a
     rise of 0.01 x `epsilon` at every step. `variant: code` also counts a step of exactly that rise
-    as false, waits until accuracy is 0.04, and judges a step only after it was read. Under both,
+    as false, waits until accuracy is 0.04, judges a step only after it was read, and rounds the
+    number of pixels removed down. Under both,
     guessing among ten classes gains 0.10 at the first step, and a steady rise is false throughout.
     Levels are shares of clean accuracy in all three. The last step shows the original images, so
     every level is reached. Ties are inserted in one seeded random order, so the sets are nested;
@@ -76,8 +79,8 @@ def soundness(
     removed = [1.0, *(r / 100 for r in range(first, last - 1, -1)), 0.0]
     present = torch.tensor([float(f"{1 - r:.9g}") for r in removed], dtype=torch.float64)
     number = features.valid.sum(1, keepdim=True)  # [B, 1]
-    # [B, K], rounded as `by_rank` does
-    counts = (present.to(values.device) * number + 0.5).floor().long()
+    whole: RoundedNumber = "removed" if variant == "code" else "nearest"
+    counts = number - rank_counts(features, removed, descending=False, whole=whole)  # [B, K]
     if bool((number == number[0]).all()):
         # Drop steps that add no unit, and let x be the share that is really present.
         moves = [k for k in range(len(present)) if k == 0 or counts[0, k] > counts[0, k - 1]]
@@ -88,7 +91,7 @@ def soundness(
             f"Soundness inserts 1 % of the units at a time, the same share in all samples; one of "
             f"these samples has only {int(number.min())} units, fewer than {_FEWEST_UNITS}."
         )
-    absent = by_rank(case.batch, features, values, removed, descending=False)
+    absent = by_rank(case.batch, features, values, removed, descending=False, whole=whole)
     answers = case.respond(features, absent, fill)
     mass = _mass(features, values).gather(1, counts)
     return Scores(
@@ -121,6 +124,7 @@ def _mass(features: Features, values: Tensor) -> Tensor:  # [B, P + 1]
     axis="threshold",
     judges="set",
     family="value",
+    question="necessity",
     cite="li2024soco",
     title="Completeness",
 )

@@ -28,6 +28,7 @@ from assay.units.features import UnitsChoice, make_units, one_of
     needs=["image"],
     metric="noise",
     family="stability",
+    question="model",
     cite="hesse2024",
     title="Stability of the drops",
 )

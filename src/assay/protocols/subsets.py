@@ -33,6 +33,7 @@ Grid = Annotated[int, Field(ge=2)] | None
     sign_sensitive=lambda o: o["variant"] != "m4" and not o["normalize"],
     metric="squared_error",
     family="subsets",
+    question="effects",
     cite="yeh2019, li2023m4",
     title="Infidelity",
     intervenes=lambda batch, o: (
@@ -141,6 +142,7 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
 
 @protocol(
     "sensitivity_n",
+    version=2,
     properties=CORRELATED_VALUES,
     higher_is_better=True,
     range=(-1, 1),
@@ -149,9 +151,10 @@ def _sums(case: Case, features: Features, sets: Absent) -> Tensor:  # [B, K]
     sign_sensitive=True,
     metric="correlation",
     family="subsets",
+    question="effects",
     cite="ancona2018",
     title="Sensitivity-n",
-    intervenes=lambda batch, o: _random_sets(batch, _cells(batch, o["grid"], o["units"]), o),
+    intervenes=lambda batch, o: _random_sets(batch, _cells(o["grid"], o["units"]), o),
 )
 def sensitivity_n(
     case: Case,
@@ -168,9 +171,9 @@ def sensitivity_n(
     Formula: the mean over sizes n of Pearson over random sets S, |S| = n, of (the map's sum over S,
     f(x) - f(x without S)); `subsets` sets of each size, sizes as `shares` of the units.
 
-    Units are the chosen ones, by default the cells of a grid on images (`grid` or 14 per side, or
-    single pixels on smaller images) and the entries of vectors. A sample with fewer than three
-    units is degenerate.
+    Units are the chosen ones, by default 8 x 8 cells with a random offset on images (or `grid` x
+    `grid` cells without one) and the entries of vectors. A sample with fewer than three units is
+    degenerate.
 
     Differs from the paper: the paper takes a hundred sets of single features for each of sixteen
     sizes, up to 80 % of the features, and shows the curve; here there are four sizes and fifty
@@ -182,6 +185,7 @@ def sensitivity_n(
 
 @protocol(
     "faithfulness_correlation",
+    version=2,
     properties=CORRELATED_VALUES,
     higher_is_better=True,
     range=(-1, 1),
@@ -190,9 +194,10 @@ def sensitivity_n(
     sign_sensitive=True,
     metric="correlation",
     family="subsets",
+    question="effects",
     cite="bhatt2020",
     title="Faithfulness correlation",
-    intervenes=lambda batch, o: _random_sets(batch, _cells(batch, o["grid"], o["units"]), o),
+    intervenes=lambda batch, o: _random_sets(batch, _cells(o["grid"], o["units"]), o),
 )
 def faithfulness_correlation(
     case: Case,
@@ -218,8 +223,8 @@ def faithfulness_correlation(
     return _correlation(case, grid, units, (share,), subsets, fill, output)
 
 
-def _cells(batch: Batch, grid: Grid, units: UnitsChoice) -> UnitsChoice:
-    return units or {"grid": {"side": grid or min(14, *batch.map_shape)}}
+def _cells(grid: Grid, units: UnitsChoice) -> UnitsChoice:
+    return units or ("default" if grid is None else {"grid": {"side": grid}})
 
 
 def _correlation(
@@ -232,7 +237,7 @@ def _correlation(
     output: Output,
 ) -> Scores:
     one_of("grid", grid, None, units)
-    features = make_units(case.batch, _cells(case.batch, grid, units))
+    features = make_units(case.batch, _cells(grid, units))
     sizes = set_sizes(features, shares)  # [B, S]
     number = features.valid.sum(1).cpu()[:, None]  # [B, 1]
     vary = (sizes < number) & (number >= 3)  # otherwise all sets are the same, or one of two

@@ -27,6 +27,7 @@ FACTS: Options = {
     "sign_sensitive": lambda options: options["truth"] != "overall",
     "needs": ["truth"],
     "family": "truth",
+    "question": "known truth",
     "properties": KNOWN_TRUTH,
 }
 

@@ -10,11 +10,7 @@ from assay.ranking.intervals import (
 from assay.ranking.leaderboard import Leaderboard, leaderboard
 from assay.ranking.orders import (
     FEWEST_GROUPS,
-    OverallOrder,
-    ProtocolScores,
     TiedRanks,
-    overall_order,
-    positions,
     resolved,
     tied_ranks,
 )
@@ -23,16 +19,12 @@ __all__ = [
     "FEWEST_GROUPS",
     "Interval",
     "Leaderboard",
-    "OverallOrder",
     "PairedDifferences",
-    "ProtocolScores",
     "TiedRanks",
     "against",
     "leaderboard",
     "mean_interval",
-    "overall_order",
     "paired_differences",
-    "positions",
     "resolved",
     "tied_ranks",
 ]

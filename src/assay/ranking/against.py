@@ -32,10 +32,11 @@ class ControlComparison:
         method: Label of the method.
         control: Label of the control.
         status: Status of the method's scores; only ok is ranked.
-        n: Number of samples that both have.
+        n: Number of samples behind it: those that all ranked methods have, or that both have.
         difference: Paired difference, positive where the method is better.
-        low: Lower end of the interval of this pair alone.
-        high: Upper end of the interval of this pair alone.
+        low: Lower end of its interval: of ranked methods the leaderboard's, which holds for
+            all pairs at once; of others that of this pair alone.
+        high: Upper end of its interval.
         verdict: `above` or `below` where the interval excludes zero, otherwise `unclear`.
     """
 
@@ -101,14 +102,38 @@ def _compare(
     block: Block, control: MethodScores, options: BootstrapOptions
 ) -> list[ControlComparison]:
     others = [scores for scores in block.methods if scores is not control and len(scores)]
+    ranked = _simultaneous(block, control, options)
+    alone = [scores for scores in others if scores.method not in ranked]
     higher = block.higher_is_better
-    gaps = block.gaps([(s, control) if higher else (control, s) for s in others], options)
-    return [_row(block, s, control, gap) for s, gap in zip(others, gaps, strict=True)]
+    gaps = block.gaps([(s, control) if higher else (control, s) for s in alone], options)
+    ranked |= {s.method: gap for s, gap in zip(alone, gaps, strict=True)}
+    return [_row(block, s, control, ranked[s.method]) for s in others]
+
+
+def _simultaneous(
+    block: Block, control: MethodScores, options: BootstrapOptions
+) -> dict[str, Interval]:
+    """The differences of ranked methods from a ranked control, as the leaderboard has them."""
+    if control.status != "ok" or not len(block.common):
+        return {}
+    differences = block.differences(block.ranked, options)
+    sign = 1.0 if block.higher_is_better else -1.0
+    there = block.ranked.index(control)
+    gaps = {}
+    for here, scores in enumerate(block.ranked):
+        mean, one, other = (
+            sign * float(ends[here, there])
+            for ends in (differences.mean, differences.low, differences.high)
+        )
+        gaps[scores.method] = Interval(mean, min(one, other), max(one, other), differences.n_groups)
+    return gaps
 
 
 def _row(
     block: Block, scores: MethodScores, control: MethodScores, interval: Interval
 ) -> ControlComparison:
+    both = scores.status == control.status == "ok" and len(block.common)
+    n = len(block.common) if both else len(shared_rows([scores, control]))
     certain = interval.n_groups >= FEWEST_GROUPS and not math.isnan(interval.low)
     verdict = "above" if interval.low > 0 else "below" if interval.high < 0 else "unclear"
     return ControlComparison(
@@ -118,7 +143,7 @@ def _row(
         method=scores.method,
         control=control.method,
         status=scores.status,
-        n=len(shared_rows([scores, control])),
+        n=n,
         difference=interval.mean,
         low=interval.low,
         high=interval.high,

@@ -36,17 +36,22 @@ def _means(units: Mapping[str, Sequence[tuple[float, float]]]) -> list[tuple[flo
 def spearman_interval(
     pairs: Sequence[tuple[float, float]], over: str, level: float
 ) -> Association | None:
-    """Spearman's correlation with Fisher's interval and Bonett and Wright's error (2000).
-
-    A perfect correlation of few pairs says less than its error of zero would: for the interval the
-    order counts as if one pair of neighbours were swapped.
-    """
+    """Spearman's correlation with its interval over pairs; None for few or constant ones."""
     n = len(pairs)
     if n < FEWEST_MODELS or any(len(set(column)) < 2 for column in zip(*pairs, strict=True)):
         return None
     value = float(scipy.stats.spearmanr(*zip(*pairs, strict=True)).statistic)
+    return Association(value, *spearman_ends(value, n, level), n, over)
+
+
+def spearman_ends(value: float, n: int, level: float) -> tuple[float, float]:
+    """Fisher's interval of a rank correlation over n > 3, with Bonett and Wright's error (2000).
+
+    A perfect correlation of few pairs says less than its error of zero would: for the interval the
+    order counts as if one pair of neighbours were swapped.
+    """
     most = 1 - 12 / (n * (n * n - 1))
     centre = min(max(value, -most), most)
     arm = float(scipy.stats.norm.ppf((1 + level) / 2)) * math.sqrt((1 + centre**2 / 2) / (n - 3))
     low, high = (math.tanh(math.atanh(centre) + sign * arm) for sign in (-1, 1))
-    return Association(value, min(low, value), max(high, value), n, over)
+    return min(low, value), max(high, value)

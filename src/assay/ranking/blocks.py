@@ -198,7 +198,7 @@ class Block:
         judged = [scores for scores in several if scores.outcome is not None]
         if judged:
             values = self.statistic(judged, rows)(np.ones((1, len(rows))))[0]
-            drawn = self._draws(judged, rows, options)
+            drawn = self.draws(judged, rows, options)
             groups_here = _count_groups(groups)
             for scores, value, column in zip(judged, values, drawn.values.T, strict=True):
                 mine = replace(drawn, values=column[:, None])
@@ -221,7 +221,7 @@ class Block:
         for places in alike.values():
             some = [pairs[place] for place in places]
             gaps |= zip(places, self._gaps_on(some, rows[places[0]], options), strict=True)
-        return [gaps[i].within(-self._width, self._width) for i in range(len(pairs))]
+        return [gaps[i].within(-self.width, self.width) for i in range(len(pairs))]
 
     def _gaps_on(
         self,
@@ -251,7 +251,7 @@ class Block:
         if gap.mean == 0:
             return replace(gap, low=0.0, high=0.0)
         mean, level = np.array([gap.mean]), level_of(options)
-        low, high = constant_ends(mean, self._width, gap.n_groups, level, 1)
+        low, high = constant_ends(mean, self.width, gap.n_groups, level, 1)
         return replace(gap, low=float(low[0]), high=float(high[0]))
 
     def _gap_of_sets(
@@ -260,7 +260,7 @@ class Block:
         minus = np.array([[1.0], [-1.0]])
         both = self.statistic(pair, rows)
         value = float((both(np.ones((1, len(rows)))) @ minus)[0, 0])
-        drawn = self._draws(pair, rows, options)
+        drawn = self.draws(pair, rows, options)
         drawn = replace(drawn, values=drawn.values @ minus)
         n_groups = _count_groups(self._group_numbers[rows])
         return interval_of_draws(value, drawn, n_groups, level_of(options))
@@ -272,18 +272,18 @@ class Block:
         groups = self._group_numbers[self.common]
         if not self.judges_sets:
             means = self.replicate_means(methods, self.common)
-            width = self._width if means is None else None
+            width = self.width if means is None else None
             differences = paired_differences(self.matrix(methods), groups, **options, width=width)
             if means is not None:
                 differences = differences_over_replicates(differences, means, level_of(options))
         else:
             values = self.statistic(methods, self.common)(np.ones((1, len(self.common))))[0]
-            drawn = self._draws(methods, self.common, options)
+            drawn = self.draws(methods, self.common, options)
             n_groups = _count_groups(groups)
             differences = differences_of_draws(values, drawn, n_groups, level_of(options))
-        return differences.within(self._width)
+        return differences.within(self.width)
 
-    def _draws(
+    def draws(
         self, methods: Sequence[MethodScores], rows: Places, options: BootstrapOptions
     ) -> SetDraws:
         """Evaluate the scores of methods in resamples of some samples, each once."""
@@ -304,7 +304,7 @@ class Block:
         return {}
 
     @property
-    def _width(self) -> float:
+    def width(self) -> float:
         """The largest difference between two scores."""
         least, most = self.range
         return 1.0 if math.isinf(most - least) and self._is_binary else most - least

@@ -229,7 +229,7 @@ def paired_differences(
     elif n_groups >= 2:
         deviations = centred_sums(sums[:, first] - sums[:, second], sizes, mean, scale)
         error = standard_error(deviations, sizes)
-        half = _largest_t(deviations[:, error > 0], sizes, level, resamples, seed) * error
+        half = largest_t(deviations[:, error > 0], sizes, level, resamples, seed) * error
         low, high = mean - half, mean + half
     if width is not None and n_groups >= 2 and (flat := (error == 0) & (mean != 0)).any():
         low[flat], high[flat] = constant_ends(mean[flat], width, n_groups, level, len(first))
@@ -307,7 +307,7 @@ def _largest_of_pairs(
     resamples: int,
     seed: int,
 ) -> float:
-    """As `_largest_t`, of the differences of these columns; only squares need a column per pair."""
+    """As `largest_t`, of the differences of these columns; only squares need a column per pair."""
     groups = len(sizes)
     student = float(scipy.stats.t.ppf((1 + level) / 2, groups - 1))
     first, second = pairs
@@ -343,7 +343,18 @@ def _tails(draws: Floats, level: float, n_groups: int) -> tuple[float, float]:
     return below, above
 
 
-def _largest_t(deviations: Floats, sizes: Floats, level: float, resamples: int, seed: int) -> float:
+def largest_t(deviations: Floats, sizes: Floats, level: float, resamples: int, seed: int) -> float:
+    """Give the critical value of t that holds for all columns at once.
+
+    It is the `level` quantile of the largest |t| in common resamples, at least Student's.
+
+    Args:
+        deviations: Group sums less the group's size times the mean [g, p].
+        sizes: Number of samples of each group [g].
+        level: Nominal coverage of all columns together.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the resamples.
+    """
     groups, pairs = deviations.shape
     student = float(scipy.stats.t.ppf((1 + level) / 2, groups - 1))
     if pairs == 0:

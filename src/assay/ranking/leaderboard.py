@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
 
 from assay.ranking import table
+from assay.ranking.answer import Answer
 from assay.ranking.block_reading import read_blocks
-from assay.ranking.overall import LeftOutRow, OverallRow, model_order
+from assay.ranking.overall import Asked, LeftOutRow, OverallRow, rank_overall
 from assay.ranking.resampling import BootstrapOptions
 from assay.ranking.rows import BoardRow, PublicRow, block_rows
 from assay.ranking.sets import Key, Outcome
-from assay.store import Limits
+from assay.store import Limits, SettingKey
 from assay.store.run_arrays import RunArrays
 
 KINDS = ("random", "model_free", "other")
@@ -31,11 +32,13 @@ class Leaderboard:
         over_protocols: One row per method and setting, over all protocols that rank a method,
             except those that are kept apart.
         without_place: Why a method has no place in `over_protocols`.
+        answers: One per setting: which methods no other one beats.
     """
 
     by_protocol: Sequence[BoardRow]
     over_protocols: Sequence[OverallRow] = ()
     without_place: Sequence[LeftOutRow] = ()
+    answers: Sequence[Answer] = ()
 
     @functools.cached_property
     def rows(self) -> list[PublicRow]:
@@ -93,6 +96,11 @@ def leaderboard(
     replicates: Mapping[str, Sequence[str]] | None = None,
     apart: Collection[str] = (),
     without: Collection[str] = (),
+    questions: Mapping[str, str] | None = None,
+    fills: Mapping[str, str] | None = None,
+    silent: Mapping[tuple[SettingKey, str], str] | None = None,
+    aligned: Collection[tuple[str, str]] = (),
+    noise: Collection[str] = (),
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
@@ -108,14 +116,19 @@ def leaderboard(
             count.
         controls: Kind of each control by method label: `random`, `model_free` (these two are the
             floor) or `other` (shown and ranked per protocol, neither floor nor in the overall
-            order: an oracle cannot be recommended).
+            list: an oracle cannot be recommended).
         outcomes: The curves of the protocols that score whole sets.
         ranges: The lowest and highest score of a protocol, by its label; they limit the intervals.
         replicates: By the label of a protocol whose scores are means over replicates, the metrics
             that hold one replicate each.
         apart: Labels of protocols that answer another question, such as those that know the truth.
-            They are in the overall order only where no other protocol ranks.
+            They are in the overall list only where no other protocol ranks.
         without: Labels of protocols that are left out.
+        questions: What each protocol asks, by its label; those without one ask the same.
+        fills: What each protocol puts in place of absent units, by its label.
+        silent: Why a protocol has nothing to rank in a setting.
+        aligned: The methods and protocols of cells whose method starts from the protocol's fill.
+        noise: Labels of controls that every method should differ from, besides the random ones.
         level: Nominal coverage of the intervals.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
@@ -131,11 +144,32 @@ def leaderboard(
         raise ValueError(f"Expected kinds of `controls` among {list(KINDS)}, got {unknown}.")
     options: BootstrapOptions = {"level": level, "resamples": resamples, "seed": seed}
     blocks = read_blocks(scores, outcomes, ranges, replicates, without)
-    rows = [row for block in blocks for row in block_rows(block, controls, options)]
-    overall: list[OverallRow] = []
-    left_out: list[LeftOutRow] = []
-    for _, same_setting in groupby(blocks, key=lambda block: block.setting):
-        ordered, excluded = model_order(list(same_setting), controls, options, apart)
-        overall += ordered
-        left_out += excluded
-    return Leaderboard(rows, overall, left_out)
+    rows = [row for block in blocks for row in block_rows(block, controls, options, aligned, noise)]
+    asked = Asked(questions or {}, fills or {}, frozenset(apart), silent or {})
+    settings = [
+        rank_overall(list(same_setting), controls, options, asked)
+        for _, same_setting in groupby(blocks, key=lambda block: block.setting)
+    ]
+    return Leaderboard(
+        rows,
+        [row for one in settings for row in one.rows],
+        [row for one in settings for row in one.left_out],
+        [_with_rows(one.answer, rows, apart) for one in settings],
+    )
+
+
+def _with_rows(answer: Answer, rows: Sequence[BoardRow], truths: Collection[str]) -> Answer:
+    """The answer with what single protocols say.
+
+    That is the methods in first place by the first protocol that knows the truth, and the best
+    methods that start from a protocol's fill.
+    """
+    here = [row for row in rows if row.setting == answer.setting and not row.control]
+    aligned = {row.method for row in here if row.aligned}
+    answer = replace(answer, aligned=tuple(name for name in answer.best if name in aligned))
+    for truth in truths:
+        ranks = {row.method: row.rank for row in here if row.protocol == truth and row.rank}
+        if ranks:
+            first = tuple(method for method, rank in ranks.items() if rank == min(ranks.values()))
+            return replace(answer, truth=truth, true_first=first)
+    return answer

@@ -1,18 +1,30 @@
-"""The overall order of one model's methods over its protocols."""
+"""Over all protocols of a setting: the order in which methods are listed, and the answer.
+
+Methods are listed by their mean difference from the control `random`: over the questions, within
+a question over its protocols, in units of the spread of `random`'s own scores over samples. This
+is a listing. The answer is a partial order: see `assay.ranking.partial_order`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy
 
+from assay.plugins.questions import BOTH, OTHER, PARTS_OF_BOTH
+from assay.ranking.answer import Answer, LeftOutProtocol, answer_of, nothing_to_rank
 from assay.ranking.blocks import Block
-from assay.ranking.orders import ProtocolScores, overall_order
+from assay.ranking.listing import differences_from, is_known, protocols_behind
 from assay.ranking.resampling import BootstrapOptions
 from assay.ranking.rows import PublicRow, known
-from assay.ranking.set_scores import SetScores
+from assay.ranking.setting_sums import SettingSums, add_up, question_results
+from assay.ranking.standardised import refusal
 from assay.store import SHOWN_ONLY, SettingKey
+
+RANDOM = "random"
+ASKED_APART = "it asks for necessity and sufficiency at once, which other protocols ask apart"
 
 
 @dataclass(frozen=True)
@@ -25,12 +37,15 @@ class OverallRow:
         checkpoint: Which weights of the model.
         method: Label of the method.
         control: Kind of control; empty for a method.
-        mean_rank: Mean over the protocols of its position by score.
-        low: Lower end of the mean rank's interval.
-        high: Upper end of the mean rank's interval.
-        position: Place by mean rank; ties share the better place.
-        first_share: Share of resamples in which the method comes first.
+        position: Place in the list, without the controls; equal differences share a place. None
+            for a control.
+        difference: Mean difference from `random`, in units of the spread of its scores.
+        low: Lower end of its interval, of this method alone.
+        high: Upper end of its interval.
+        unbeaten: Whether no other method beats it; None for a control.
+        same_as: An earlier method with the same scores; empty where there is none.
         n_groups: Number of groups of samples.
+        questions: Number of questions that rank the method.
         protocols: Number of protocols that rank the method.
     """
 
@@ -39,12 +54,14 @@ class OverallRow:
     checkpoint: str
     method: str
     control: str
-    mean_rank: float
+    position: int | None
+    difference: float
     low: float | None
     high: float | None
-    position: int
-    first_share: float | None
+    unbeaten: bool | None
+    same_as: str
     n_groups: int
+    questions: int
     protocols: int
 
     @property
@@ -59,7 +76,7 @@ class OverallRow:
 
 @dataclass(frozen=True)
 class LeftOutRow:
-    """One reason why a method has no place in the overall order of a setting."""
+    """One reason why a method has no place in the overall list of a setting."""
 
     dataset: str
     model: str
@@ -78,32 +95,51 @@ class LeftOutRow:
         return dict(vars(self))
 
 
-def model_order(
+@dataclass(frozen=True)
+class Asked:
+    """What is known of the protocols of a run, by their labels.
+
+    Attributes:
+        questions: What each one asks.
+        fills: What each one puts in place of absent units.
+        apart: Protocols that are not mixed with others; they rank where no other one does.
+        silent: Why a protocol has nothing to rank in a setting.
+    """
+
+    questions: Mapping[str, str] = field(default_factory=dict)
+    fills: Mapping[str, str] = field(default_factory=dict)
+    apart: frozenset[str] = frozenset()
+    silent: Mapping[tuple[SettingKey, str], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Overall:
+    """The list of one setting, what has no place in it, and the answer."""
+
+    rows: Sequence[OverallRow]
+    left_out: Sequence[LeftOutRow]
+    answer: Answer
+
+
+def rank_overall(
     blocks: Sequence[Block],
     controls: Mapping[str, str],
     options: BootstrapOptions,
-    apart: Collection[str] = (),
-) -> tuple[list[OverallRow], list[LeftOutRow]]:
-    """Order the methods of one model that are ranked in every protocol that ranks any method.
+    asked: Asked,
+) -> Overall:
+    """List the methods of one model over all protocols, and answer which are not beaten.
 
-    A method whose scores under some protocols are only shown is ordered by the others.
+    A method whose scores under some protocols are only shown is ranked by the others.
 
     Args:
         blocks: All protocols of one setting.
-        controls: Kind of each control by method label; kind `other` stays out of the order.
-        options: Keywords of `overall_order`.
-        apart: Protocols that are not mixed with others; they order where no other one ranks.
-
-    Returns:
-        One row per method in order, and one row per reason for which a method is left out.
+        controls: Kind of each control by method label; kind `other` stays out.
+        options: Level, number and seed of the resamples.
+        asked: What the protocols ask.
     """
-    used = [
-        block
-        for block in blocks
-        if len(block.common) and any(scores.method not in controls for scores in block.ranked)
-    ]
-    used = [block for block in used if block.protocol not in apart] or used
     setting = blocks[0].setting
+    reference = reference_control(blocks, controls)
+    used, refused = _used(blocks, controls, asked, reference, options)
     names = sorted({scores.method for block in blocks for scores in block.methods})
     reasons = {name: _reasons(name, used, controls) for name in names}
     left_out = [
@@ -112,57 +148,145 @@ def model_order(
         for protocol, reason in reasons[name]
     ]
     placed = [name for name in names if not reasons[name]]
-    if not placed:
-        return [], left_out
-    used = [block for block in used if any(scores.method in placed for scores in block.ranked)]
-    return _rows(setting, used, placed, controls, options), left_out
+    methods = [name for name in placed if name not in controls]
+    why = _why_nothing(methods, used, refused, reference)
+    if why:
+        return Overall([], left_out, nothing_to_rank(setting, methods, why, refused))
+    sums = add_up(used, placed, reference, options, asked.questions, asked.fills)
+    return _judged(setting, placed, controls, reference, sums, left_out, refused, asked)
 
 
-def _rows(
-    setting: SettingKey,
+def reference_control(blocks: Sequence[Block], controls: Mapping[str, str]) -> str:
+    """The control from which differences are taken; empty where there is none."""
+    ranked = {scores.method for block in blocks for scores in block.ranked}
+    random = sorted(name for name in ranked if controls.get(name) == RANDOM)
+    return RANDOM if RANDOM in random else next(iter(random), "")
+
+
+def _used(
     blocks: Sequence[Block],
+    controls: Mapping[str, str],
+    asked: Asked,
+    reference: str,
+    options: BootstrapOptions,
+) -> tuple[list[Block], list[LeftOutProtocol]]:
+    """The protocols with a part in the answer, and why others have none."""
+    used, refused = [], []
+    for block in blocks:
+        if not any(scores.method not in controls and len(scores) for scores in block.ranked):
+            continue
+        why = asked.silent.get((block.setting, block.protocol), "") or (
+            refusal(block, reference, options) if reference else ""
+        )
+        if why:
+            refused.append(LeftOutProtocol(block.protocol, why))
+        else:
+            used.append(block)
+    used = [block for block in used if block.protocol not in asked.apart] or used
+    questions = {block.protocol: asked.questions.get(block.protocol, OTHER) for block in used}
+    if set(questions.values()) & set(PARTS_OF_BOTH):
+        both = [block for block in used if questions[block.protocol] == BOTH]
+        refused += [LeftOutProtocol(block.protocol, ASKED_APART) for block in both]
+        used = [block for block in used if block not in both]
+    return used, refused
+
+
+def _why_nothing(
+    methods: Sequence[str],
+    used: Sequence[Block],
+    refused: Sequence[LeftOutProtocol],
+    reference: str,
+) -> str:
+    if not reference:
+        return "the run has no control `random` to compare with"
+    if not used:
+        return refused[0].reason if refused else "no protocol ranks a method"
+    if not methods:
+        return "no method has a score under every protocol that ranks"
+    return ""
+
+
+def _judged(
+    setting: SettingKey,
     names: Sequence[str],
     controls: Mapping[str, str],
-    options: BootstrapOptions,
-) -> list[OverallRow]:
-    ranked = [{scores.method for scores in block.ranked} for block in blocks]
-    groups = sorted(set().union(*(_groups(block) or () for block in blocks)))
-    every = [scores.outcome for block in blocks for scores in block.ranked]
-    order = overall_order(
-        (_scores(block, names) for block in blocks),
-        groups=groups,
-        adds_up=all(outcome is None or outcome.of_groups is not None for outcome in every),
-        **options,
-    )
+    reference: str,
+    sums: SettingSums,
+    left_out: Sequence[LeftOutRow],
+    refused: Sequence[LeftOutProtocol],
+    asked: Asked,
+) -> Overall:
+    questions = sums.by_question()
+    several = sums.fills if len(sums.fills) > 1 else []
+    by_fill = {f: question_results(sums.by_question(f), sums.resampling) for f in several}
+    listed = differences_from(questions, names, reference, sums.resampling)
     rows = [
         OverallRow(
             *setting,
             method=name,
             control=controls.get(name, ""),
-            mean_rank=float(order.mean_rank[i]),
-            low=known(float(order.low[i])),
-            high=known(float(order.high[i])),
-            position=int(order.position[i]),
-            first_share=known(float(order.first_share[i])),
-            n_groups=order.n_groups,
-            protocols=sum(name in methods for methods in ranked),
+            position=None,
+            difference=listed[i].mean,
+            low=known(listed[i].low) if listed[i].has_level else None,
+            high=known(listed[i].high) if listed[i].has_level else None,
+            unbeaten=None,
+            same_as="",
+            n_groups=listed[i].n_groups,
+            questions=sum(is_known(one, i, reference, names) for one in questions.values()),
+            protocols=protocols_behind(questions, i, reference, names),
         )
         for i, name in enumerate(names)
+        if name == reference or not np.isnan(listed[i].mean)
     ]
-    return sorted(rows, key=_place)
+    lost = [name for name in names if name not in {row.method for row in rows}]
+    reason = f"no samples in common with the control `{reference}`"
+    left_out = [*left_out, *(LeftOutRow(*setting, name, "", reason) for name in lost)]
+    rows = _placed(sorted(rows, key=lambda row: (-row.difference, bool(row.control), row.method)))
+    order = rows_order(rows)
+    if not order:
+        return Overall([], left_out, nothing_to_rank(setting, [], reason, refused))
+    results = question_results(questions, sums.resampling)
+    answer = answer_of(setting, order, names, controls, results, by_fill)
+    every = {asked.fills.get(one.protocol, "") for one in refused} | set(sums.fills)
+    answer = replace(
+        answer,
+        reference=reference,
+        fills=tuple(sums.fills),
+        fills_left_out=tuple(sorted(every - {"", *sums.fills})),
+        protocols_left_out=tuple(refused),
+    )
+    twins, best = answer.same_as, set(answer.best)
+    rows = [
+        replace(
+            row,
+            same_as=twins.get(row.method, ""),
+            unbeaten=None if row.control else (twins.get(row.method) or row.method) in best,
+        )
+        for row in rows
+    ]
+    return Overall(rows, left_out, answer)
 
 
-def _place(row: OverallRow) -> tuple[int, float, str]:
-    """Of tied methods the one that comes first in more resamples is listed first."""
-    return row.position, -(row.first_share or 0.0), row.method
+def rows_order(rows: Sequence[OverallRow]) -> list[str]:
+    """The methods in the order of the list, without the controls."""
+    return [row.method for row in rows if not row.control]
+
+
+def _placed(rows: Sequence[OverallRow]) -> list[OverallRow]:
+    """Number the methods; controls stand between them without a number."""
+    own = np.array([row.difference for row in rows if not row.control])
+    places = iter(scipy.stats.rankdata(-np.round(own, 9), method="min").astype(int).tolist())
+    return [row if row.control else replace(row, position=next(places)) for row in rows]
 
 
 def _reasons(
     name: str, used: Sequence[Block], controls: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Say where and why a method cannot be in the order; nothing if it can."""
+    """Say where and why a method cannot be in the list; nothing if it can."""
     if controls.get(name) == "other":
         return [("", "control that is no floor")]
+    if controls.get(name) == RANDOM and any(s.method == name for b in used for s in b.ranked):
+        return []  # a protocol that does not rank it is left out by itself
     if not used:
         return [("", "no protocol ranks a method")]
     statuses = [
@@ -174,30 +298,3 @@ def _reasons(
     # Where a method is only shown it has no place; its other protocols decide.
     fine = ("ok", *SHOWN_ONLY)
     return [(protocol, status) for protocol, status in statuses if status not in fine]
-
-
-def _scores(block: Block, names: Sequence[str]) -> ProtocolScores:
-    by_method = {scores.method: scores for scores in block.ranked}
-    common = block.common
-    values = np.full((len(common), len(names)), np.nan)
-    here = [i for i, name in enumerate(names) if name in by_method]
-    values[:, here] = block.matrix([by_method[names[i]] for i in here])
-    outcomes = [by_method[name].outcome if name in by_method else None for name in names]
-    means = block.replicate_means([by_method[names[i]] for i in here], common)
-    replicates = None
-    if means is not None:
-        replicates = np.full((len(means), len(names)), np.nan)
-        replicates[:, here] = means
-    return ProtocolScores(
-        values=values,
-        groups=_groups(block),
-        higher_is_better=block.higher_is_better,
-        statistic=SetScores(block.names(common), values, outcomes) if block.judges_sets else None,
-        replicates=replicates,
-    )
-
-
-def _groups(block: Block) -> Sequence[str] | None:
-    """The groups of the common samples; None where the whole set is one row."""
-    names = block.names(block.common)
-    return None if list(names) == [""] else block.groups_at(block.common)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from assay.ranking.blocks import Block, MethodScores
 from assay.ranking.intervals import Interval, PairedDifferences
 from assay.ranking.orders import resolved, tied_ranks
+from assay.ranking.proportions import Flags
 from assay.ranking.resampling import BootstrapOptions, Floats, level_of
 from assay.store import SettingKey
 
@@ -59,6 +60,9 @@ class BoardRow:
         best_control: Label of the best control of the floor.
         below_control: Whether the mean is worse than that control's; None for controls.
         clearly_below: Whether the interval of the difference says so too.
+        told_apart: Whether the method is resolved from every `random` and `shuffled` control; None
+            for controls, without such a control, or with too few groups.
+        aligned: Whether the method starts from what the protocol fills with, such as zero.
         level: Nominal coverage of `low` to `high`; None where there is no interval, or where the
             true coverage of the interval is unknown.
     """
@@ -93,6 +97,8 @@ class BoardRow:
     best_control: str | None = None
     below_control: bool | None = None
     clearly_below: bool | None = None
+    told_apart: bool | None = None
+    aligned: bool = False
     level: float | None = None
 
     @property
@@ -119,7 +125,11 @@ class Gap(NamedTuple):
 
 
 def block_rows(
-    block: Block, controls: Mapping[str, str], options: BootstrapOptions
+    block: Block,
+    controls: Mapping[str, str],
+    options: BootstrapOptions,
+    aligned: Collection[tuple[str, str]] = (),
+    noise: Collection[str] = (),
 ) -> list[BoardRow]:
     """Give one row per method of a block, best first, unranked last.
 
@@ -127,6 +137,8 @@ def block_rows(
         block: All methods under one protocol.
         controls: Kind of each control by method label.
         options: Keywords of the interval functions.
+        aligned: The methods and protocols of cells whose method starts from the protocol's fill.
+        noise: Labels of controls that every method should differ from, besides the random ones.
 
     Returns:
         The rows.
@@ -136,10 +148,11 @@ def block_rows(
         scores.method: replace(
             _unranked(block, scores, controls, intervals.get(scores.method)),
             level=_level(intervals.get(scores.method), options),
+            aligned=(scores.method, block.protocol) in aligned,
         )
         for scores in block.methods
     }
-    rows |= _ranked(block, rows, options)
+    rows |= _ranked(block, rows, options, noise)
     return sorted(rows.values(), key=_best_first)
 
 
@@ -184,7 +197,10 @@ def _unranked(
 
 
 def _ranked(
-    block: Block, rows: Mapping[str, BoardRow], options: BootstrapOptions
+    block: Block,
+    rows: Mapping[str, BoardRow],
+    options: BootstrapOptions,
+    noise: Collection[str],
 ) -> dict[str, BoardRow]:
     """Give the rows of the ranked methods with rank and distance to the floor."""
     ranked, common = block.ranked, block.common
@@ -199,6 +215,10 @@ def _ranked(
     kinds = [rows[scores.method].control for scores in ranked]
     random = _best(means, [kind == "random" for kind in kinds])
     floor = _best(means, [kind in FLOOR for kind in kinds])
+    apart = _told_apart(
+        better | better.T,
+        [kind == "random" or s.method in noise for s, kind in zip(ranked, kinds, strict=True)],
+    )
     placed = {}
     for i, scores in enumerate(ranked):
         to_random = _gap(differences, i, random, sign)
@@ -218,8 +238,16 @@ def _ranked(
             best_control=None if floor is None else ranked[floor].method,
             below_control=bool(sign * differences.mean[i, floor] < 0) if compared else None,
             clearly_below=bool(better[floor, i]) if compared else None,
+            told_apart=apart[i] if ranks.ties_broken and not kinds[i] else None,
         )
     return placed
+
+
+def _told_apart(resolved_pairs: Flags, noise: Sequence[bool]) -> list[bool | None]:
+    """Whether each method is resolved from all methods that are noise."""
+    if not any(noise):
+        return [None] * len(noise)
+    return [bool(pairs[list(noise)].all()) for pairs in resolved_pairs]
 
 
 def _score(row: BoardRow) -> float:

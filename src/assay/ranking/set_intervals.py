@@ -125,17 +125,31 @@ def differences_of_draws(
     mean = unless_rounding(values[first] - values[second], scale)
     low = high = np.full(len(first), np.nan)
     if drawn.n_groups >= 2:
-        draws, resampled = drawn.values, drawn.n_groups
-        deviations = draws[:, first] - draws[:, second] - mean
-        error = deviations.std(axis=0) * np.sqrt(resampled / (resampled - 1))
-        error = unless_rounding(error, scale)
-        moving = error > 0
-        largest = np.abs(deviations[:, moving] / error[moving]).max(axis=1, initial=0.0)
-        # The same tail of Student's distribution: the error is itself estimated from few groups.
-        tail = min((1 - level) / 2, float(scipy.stats.norm.sf(np.quantile(largest, level))))
-        half = float(scipy.stats.t.isf(tail, resampled - 1)) * error
-        low, high = mean - half, mean + half
+        deviations = drawn.values[:, first] - drawn.values[:, second] - mean
+        low, high = ends_of_draws(mean, deviations, drawn.n_groups, level, scale)
     return PairedDifferences.of_pairs(mean, low, high, n_groups)
+
+
+def ends_of_draws(
+    mean: Floats, deviations: Floats, resampled: int, level: float, scale: Floats
+) -> tuple[Floats, Floats]:
+    """Give the ends of intervals that hold for all numbers at once.
+
+    Args:
+        mean: The numbers [p].
+        deviations: Their resamples less the numbers [b, p].
+        resampled: Number of groups that were resampled, at least two.
+        level: Nominal coverage of all intervals together.
+        scale: The magnitude of what each number is computed from [p].
+    """
+    error = deviations.std(axis=0) * np.sqrt(resampled / (resampled - 1))
+    error = unless_rounding(error, scale)
+    moving = error > 0
+    largest = np.abs(deviations[:, moving] / error[moving]).max(axis=1, initial=0.0)
+    # The same tail of Student's distribution: the error is itself estimated from few groups.
+    tail = min((1 - level) / 2, float(scipy.stats.norm.sf(np.quantile(largest, level))))
+    half = float(scipy.stats.t.isf(tail, resampled - 1)) * error
+    return mean - half, mean + half
 
 
 def set_draws(statistic: Statistic, index: Codes, resamples: int, seed: int) -> SetDraws:

@@ -45,6 +45,8 @@ SCHEMA = pa.schema(
         ("best_control", pa.string()),
         ("below_control", pa.bool_()),
         ("clearly_below", pa.bool_()),
+        ("told_apart", pa.bool_()),
+        ("aligned", pa.bool_()),
         ("level", pa.float64()),
     ]
 )
@@ -196,6 +198,8 @@ def _note(row: BoardRow) -> str:
         notes.append(f"clearly below {row.best_control}")
     elif row.below_control:
         notes.append(f"below {row.best_control}, not clearly")
+    if row.aligned:
+        notes.append("starts from the fill")
     if row.without_level:
         notes.append("interval without a level: too few samples")
     if row.ties_broken is False:

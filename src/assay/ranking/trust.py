@@ -11,27 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from assay.errors import InputError
-from assay.ranking.arithmetic import spearman
 from assay.ranking.block_reading import read_blocks
-from assay.ranking.blocks import Block, MethodScores, Places, shared_rows
-from assay.ranking.orders import FEWEST_GROUPS
-from assay.ranking.replicates import replicate_draws
-from assay.ranking.resampling import (
-    Codes,
-    Floats,
-    GroupedRows,
-    combined_groups,
-    levels,
-    resample_counts,
-)
+from assay.ranking.blocks import Block, Places, shared_rows
 from assay.ranking.rows import PublicRow
-from assay.ranking.set_scores import SetScores
 from assay.ranking.sets import Key, Outcome
+from assay.ranking.trust_draws import Compared, Ends, TrustSide, agreement, pooled_agreement
 from assay.store import SHOWN_ONLY, SettingKey
 from assay.store.run_arrays import RunArrays
 
 FEWEST_METHODS = 3  # with fewer an order says nothing
-FEW_METHODS = 6  # with fewer an order may be chance, whatever the samples say
 NO_ORDER = (
     f"Expected at least {FEWEST_METHODS} methods besides the controls that both the truth and "
     f"another protocol rank: fewer have no order to compare."
@@ -43,16 +31,20 @@ class TrustRow:
     """How far one protocol orders the methods of a setting as the truth does.
 
     Attributes:
-        dataset: Label of the dataset.
-        model: Label of the model.
+        dataset: Label of the dataset; empty in a row over several settings.
+        model: Label of the model; empty in a row over several settings.
         checkpoint: Which weights of the model.
         protocol: Label of the protocol.
         truth: Label of the protocol that knows the truth.
-        correlation: Spearman's correlation over the methods; None where one order has only ties.
-        low: Lower end of its interval; None below 10 groups.
-        high: Upper end of its interval; None below 10 groups.
+        correlation: Spearman's correlation over the distinct methods, or its mean over settings;
+            None where one order has only ties.
+        low: Lower end of its interval over samples and methods, and over networks where there are
+            several; None below 10 groups, 6 distinct methods, or 3 settings of several.
+        high: Upper end of its interval; None where there is no lower one.
         methods: Labels of the methods compared.
-        n: Number of samples.
+        distinct: Number of methods, near-clones counted once.
+        settings: Number of settings.
+        n: Number of samples; of several settings, the smallest.
     """
 
     dataset: str
@@ -64,6 +56,8 @@ class TrustRow:
     low: float | None
     high: float | None
     methods: list[str]
+    distinct: int
+    settings: int
     n: int
 
     @property
@@ -91,10 +85,11 @@ def trust(
 ) -> list[TrustRow]:
     """Correlate each protocol's order of the methods with the order by truth.
 
-    Both orders are by the mean over the samples that have both scores. In every resample of these
-    samples, all means and both orders are computed again. Where scores are means over replicates,
-    each resample also draws how far these may be off. Cells that are not ranked are left out:
-    where the truth is an upper bound, a protocol that asks for all of it cannot judge the others.
+    Both orders are by the mean over the samples that have both scores. Every resample draws these
+    samples, and then the methods: other methods would give another correlation. Near-clones count
+    as one method. Where scores are means over replicates, each resample also draws how far these
+    may be off. Cells that are not ranked are left out: where the truth is an upper bound, a
+    protocol that asks for all of it cannot judge the others.
 
     Args:
         scores: The scores of a run, as arrays or as a table.
@@ -110,7 +105,8 @@ def trust(
         seed: Seed of the resamples.
 
     Returns:
-        One row per dataset, model and protocol that can be compared.
+        One row per dataset, model and protocol that can be compared; then, for each protocol that
+        the same truth judges in several settings, their mean.
 
     Raises:
         InputError: The run has no scores of the protocol that knows the truth.
@@ -121,26 +117,22 @@ def trust(
         raise InputError(
             f"Expected the run to hold scores of the protocol `{truths[0]}`, found none."
         )
-    rows = []
+    comparisons: list[Compared] = []
     for _, same_setting in groupby(read, key=lambda block: block.setting):
         blocks = {block.protocol: block for block in same_setting}
         known = (blocks[label] for label in truths if label in blocks)
         reference = next((b for b in known if len(b.ranked) >= FEWEST_METHODS), None)
         for name in judged:
             if reference is not None and name in blocks:
-                row = _row(reference, blocks[name], controls, level, resamples, seed)
-                rows += [row] if row else []
-    return rows
+                sides = _sides(blocks[name], reference, controls)
+                comparisons += [Compared(*sides, level, resamples, seed)] if sides else []
+    return [*map(_row, comparisons), *_pooled(comparisons)]
 
 
-def _row(
-    reference: Block,
-    block: Block,
-    controls: Sequence[str],
-    level: float,
-    resamples: int,
-    seed: int,
-) -> TrustRow | None:
+def _sides(
+    block: Block, reference: Block, controls: Sequence[str]
+) -> tuple[TrustSide, TrustSide] | None:
+    """The methods and samples that both protocols score; None where they are too few."""
     known = {
         scores.method: scores
         for scores in reference.methods
@@ -153,36 +145,7 @@ def _row(
     rows, true_rows = _on_both(block, shared_rows(mine), reference, shared_rows(true))
     if not len(rows):
         return None
-
-    numbers = block.statistic(mine, rows), reference.statistic(true, true_rows)
-    higher = block.higher_is_better, reference.higher_is_better
-
-    def correlations(pair: Sequence[Floats]) -> Floats:
-        both = (values if up else -values for values, up in zip(pair, higher, strict=True))
-        return spearman(*(levels(values) for values in both))  # only their orders are compared
-
-    index = reference.groups_numbered(true_rows)
-    low = high = None
-    if index.max() + 1 >= FEWEST_GROUPS:
-        off = _off(block, mine, rows, resamples, seed)
-        true_off = _off(reference, true, true_rows, resamples, seed)
-        parts, start = [], 0
-        for drawn in _resampled(numbers, index, resamples, seed):
-            part = slice(start, start := start + len(drawn[0]))
-            parts.append(correlations([drawn[0] + off[part], drawn[1] + true_off[part]]))
-        ends = [(1 - level) / 2, (1 + level) / 2]
-        low, high = (float(end) for end in np.nanquantile(np.concatenate(parts), ends))
-    value = float(correlations([of(np.ones((1, len(rows)))) for of in numbers])[0])
-    return TrustRow(
-        *block.setting,
-        protocol=block.protocol,
-        truth=reference.protocol,
-        correlation=None if math.isnan(value) else value,
-        low=low,
-        high=high,
-        methods=sorted(scores.method for scores in mine),
-        n=len(rows),
-    )
+    return TrustSide(block, mine, rows), TrustSide(reference, true, true_rows)
 
 
 def _on_both(one: Block, rows: Places, other: Block, other_rows: Places) -> tuple[Places, Places]:
@@ -195,32 +158,44 @@ def _on_both(one: Block, rows: Places, other: Block, other_rows: Places) -> tupl
     return one.rows_of(samples), other.rows_of(samples)
 
 
-def _off(
-    block: Block,
-    methods: Sequence[MethodScores],
-    rows: Places,
-    resamples: int,
-    seed: int,
-) -> Floats:  # [b, m]
-    """How far means over replicates are off in each resample; 0 where nothing is repeated."""
-    means = block.replicate_means(methods, rows)
-    if means is None:
-        return np.zeros((resamples, len(methods)))
-    return replicate_draws(means, resamples, seed)
+def _row(compared: Compared) -> TrustRow:
+    value, ends, distinct = agreement(compared)
+    setting = compared.judged.block.setting
+    return _of_settings(setting, [compared], value, ends, compared.labels, distinct)
 
 
-def _resampled(
-    numbers: tuple[SetScores, SetScores], index: Codes, resamples: int, seed: int
-) -> Iterator[list[Floats]]:  # two of [b, m]
-    """Both protocols' scores of the methods in each resample of the groups of their samples."""
-    n_groups, methods = int(index.max()) + 1, len(numbers[0].outcomes)
-    add_up = all(of.adds_up for of in numbers)
-    combined = combined_groups(n_groups) if add_up else None
-    if combined is None:
-        for counts in resample_counts(n_groups, resamples, seed, columns=methods):
-            weights = counts[:, index]
-            yield [of(weights) for of in numbers]
-        return
-    grouped = GroupedRows(combined.index[index])
-    for counts in resample_counts(len(grouped.sizes), resamples, seed, columns=methods):
-        yield [of.of_groups(grouped, counts) for of in numbers]
+def _pooled(comparisons: Sequence[Compared]) -> Iterator[TrustRow]:
+    """The means over the settings in which the same truth judges a protocol."""
+    alike: dict[tuple[str, str], list[Compared]] = {}
+    for compared in comparisons:
+        key = compared.judged.block.protocol, compared.truth.block.protocol
+        alike.setdefault(key, []).append(compared)
+    for several in alike.values():
+        if len(several) > 1:
+            value, ends, labels, distinct = pooled_agreement(several)
+            if distinct >= FEWEST_METHODS:
+                everywhere = SettingKey("", "", "")
+                yield _of_settings(everywhere, several, value, ends, labels, distinct)
+
+
+def _of_settings(
+    setting: SettingKey,
+    several: Sequence[Compared],
+    value: float,
+    ends: Ends,
+    labels: Sequence[str],
+    distinct: int,
+) -> TrustRow:
+    low, high = ends or (None, None)
+    return TrustRow(
+        *setting,
+        protocol=several[0].judged.block.protocol,
+        truth=several[0].truth.block.protocol,
+        correlation=None if math.isnan(value) else value,
+        low=low,
+        high=high,
+        methods=sorted(labels),
+        distinct=distinct,
+        settings=len(several),
+        n=min(len(compared.judged.rows) for compared in several),
+    )

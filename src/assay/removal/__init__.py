@@ -13,6 +13,7 @@ from assay.plugins.registry import Fill, Nested, canonical, get, identity, pick
 from assay.removal.imputation import noisy_linear as noisy_linear
 from assay.types import Batch
 from assay.units.features import Features, elements
+from assay.units.usual import kind_of
 
 FillChoice = Annotated[Any, Nested("fill")]
 
@@ -66,19 +67,23 @@ def fill_key(batch: Batch, fill: FillChoice) -> str:
     """A short text that identifies a fill with its options: equal texts, equal removals."""
     if isinstance(fill, Tensor):
         return f"given({identity(canonical(fill))})"
-    name, options = pick(fill)
-    if batch.tokens is not None and (instead := get("fill", name).on_tokens):
-        name, options = instead, {}
+    name, options = pick(chosen_fill(batch, fill))
     plugin = get("fill", name)
     told = identity(plugin.configure(options))
     return f"{plugin.name}.{plugin.version}{plugin.code}({told})"
 
 
-def imputes(fill: FillChoice | None) -> bool:
+def chosen_fill(batch: Batch, fill: FillChoice) -> FillChoice:
+    """The fill itself, or the one it stands for on these data."""
+    plugin: Fill = get("fill", pick(fill)[0])
+    return plugin.stands_for.get(kind_of(batch), fill)
+
+
+def imputes(batch: Batch, fill: FillChoice | None) -> bool:
     """Whether a fill solves for the absent pixels, which costs as much as a small network."""
     if fill is None or isinstance(fill, Tensor):
         return False
-    plugin: Fill = get("fill", pick(fill)[0])
+    plugin: Fill = get("fill", pick(chosen_fill(batch, fill))[0])
     return plugin.imputes
 
 

@@ -15,7 +15,7 @@ from assay.types import Batch, Pixels, Tokens
 BlurVariant = Literal["clean", "code"]
 
 
-@fill("zero", title="Zero after normalisation", constant=0.0, on_tokens="pad")
+@fill("zero", title="Zero after normalisation", constant=0.0, stands_for={"text": "pad"})
 def zero(batch: Batch) -> Tensor:
     """Zero in the model's input space; for normalised images that is the mean colour.
 

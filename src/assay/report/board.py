@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from assay.ranking.answer import Answer
 from assay.ranking.leaderboard import Leaderboard
+from assay.ranking.listing_table import beaten_by, list_cells
 from assay.ranking.overall import LeftOutRow, OverallRow
 from assay.ranking.rows import BoardRow
 from assay.report.charts import NOTHING, shown
@@ -14,7 +16,6 @@ from assay.report.row_texts import (
     describe,
     marks_of,
     number,
-    percent,
     rank_text,
     spread_of,
 )
@@ -41,9 +42,9 @@ class MatrixLine:
     method: str
     control: str
     place: str
-    mean_rank: str
+    difference: str
     interval: str
-    first_share: str
+    beaten_by: str
     fields: tuple[MatrixField, ...]
 
 
@@ -53,6 +54,7 @@ class Board:
 
     setting: SettingKey
     protocols: tuple[str, ...]
+    answer: Answer = field(repr=False)
     rows: tuple[BoardRow, ...] = field(repr=False)
     overall: tuple[OverallRow, ...] = field(repr=False)
     left_out: tuple[LeftOutRow, ...] = field(repr=False)
@@ -89,16 +91,16 @@ def build(
 ) -> Board:
     """The board of one setting; messages and other metrics are looked up by field."""
     rows = tuple(r for r in leaderboard.by_protocol if r.setting == setting)
-    placed = [row for row in leaderboard.over_protocols if row.setting == setting]
-    overall = tuple(sorted(placed, key=_place))
+    overall = tuple(row for row in leaderboard.over_protocols if row.setting == setting)
+    answer = next(one for one in leaderboard.answers if one.setting == setting)
     left_out = tuple(row for row in leaderboard.without_place if row.setting == setting)
     protocols = _shown_protocols(rows, manifest)
     panels = tuple(
         protocol_panel([r for r in rows if r.protocol == p], messages, other_metrics)
         for p in protocols
     )
-    lines = _lines(setting, rows, overall, protocols, manifest, messages)
-    return Board(setting, protocols, rows, overall, left_out, lines, panels)
+    lines = _lines(answer, rows, overall, protocols, manifest, messages)
+    return Board(setting, protocols, answer, rows, overall, left_out, lines, panels)
 
 
 def _shown_protocols(rows: Sequence[BoardRow], manifest: Manifest) -> tuple[str, ...]:
@@ -109,41 +111,39 @@ def _shown_protocols(rows: Sequence[BoardRow], manifest: Manifest) -> tuple[str,
 
 
 def _lines(
-    setting: SettingKey,
+    answer: Answer,
     rows: Sequence[BoardRow],
     overall: Sequence[OverallRow],
     protocols: Sequence[str],
     manifest: Manifest,
     messages: Mapping[FieldKey, str],
 ) -> tuple[MatrixLine, ...]:
-    """The lines of the matrix: methods in overall order, those without a place last."""
+    """The lines of the matrix: methods in the order of the list, those without a place last."""
+    setting = answer.setting
     by_field = {(row.method, row.protocol): row for row in rows}
     spreads = {p: spread_of([row for row in rows if row.protocol == p]) for p in protocols}
     places = {row.method: row for row in overall}
     present = {row.method for row in rows}
     named = [method for method in manifest.methods if method in present]
-    order = sorted((m for m in named if m in places), key=lambda m: _place(places[m]))
-    order += [m for m in named if m not in places]
+    order = [*places, *(m for m in named if m not in places)]
     return tuple(
         _line(
             method,
             manifest.methods[method].control,
             places.get(method),
             overall,
+            answer,
             [
                 _field(
-                    by_field.get((method, p)), spreads[p], messages.get((setting, method, p), "")
+                    by_field.get((method, p)),
+                    spreads[p],
+                    messages.get((setting, method, p), ""),
                 )
                 for p in protocols
             ],
         )
         for method in order
     )
-
-
-def _place(row: OverallRow) -> tuple[float, ...]:
-    """Of tied methods the one that comes first in more resamples is listed first."""
-    return row.position, row.mean_rank, -(row.first_share or 0.0)
 
 
 def _field(row: BoardRow | None, spread: RankSpread, message: str) -> MatrixField:
@@ -175,20 +175,14 @@ def _shade(rank: int, worst: int) -> str:
 def _line(
     method: str,
     control: str,
-    place: OverallRow | None,
+    row: OverallRow | None,
     overall: Sequence[OverallRow],
+    answer: Answer,
     fields: Sequence[MatrixField],
 ) -> MatrixLine:
-    if place is None:
+    if row is None:
         return MatrixLine(method, control, NOTHING, NOTHING, "", "", tuple(fields))
-    low, high = number(place.low), number(place.high)
-    tied = sum(row.position == place.position for row in overall) > 1
+    place, _, difference, interval, _ = list_cells(row, overall, answer)
     return MatrixLine(
-        method,
-        control,
-        f"{place.position}{'=' if tied else ''}",
-        f"{place.mean_rank:.1f}",
-        f"{low:.1f} to {high:.1f}" if math.isfinite(low) and math.isfinite(high) else "",
-        percent(number(place.first_share)),
-        tuple(fields),
+        method, control, place, difference, interval, beaten_by(row, answer), tuple(fields)
     )

@@ -38,6 +38,7 @@ def protocols(manifest: Manifest) -> list[Facts]:
     for label, protocol in manifest.protocols.items():
         low, high = (_plain(end) for end in protocol.range)
         rows = [
+            *_where_known("question", protocol.question),
             ("metric", _plain(protocol.metric)),
             ("direction", f"{'higher' if protocol.higher_is_better else 'lower'} is better"),
             ("range", f"{low} to {high}"),

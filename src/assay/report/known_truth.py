@@ -56,7 +56,7 @@ def describe_truth(
         board: The whole board of the setting.
         panels: Those of its protocols that know the truth.
         trust: How far the other protocols agree with the truth, in all settings.
-        leaders: The methods in first place over the other protocols.
+        leaders: The methods that no other one beats under the other protocols.
     """
     if not panels:
         return None
@@ -131,7 +131,7 @@ def _estimate(row: TrustRow) -> charts.Estimate:
         high=number(row.high),
         kind="method",
         numbers=f"{correlation:.2f}  {interval}",
-        title=f"{row.protocol} orders {len(row.methods)} methods as {row.truth} does: "
+        title=f"{row.protocol} orders {row.distinct} methods as {row.truth} does: "
         f"rank correlation {correlation:.2f} {interval}",
     )
 
@@ -139,6 +139,7 @@ def _estimate(row: TrustRow) -> charts.Estimate:
 def _basis(rows: Sequence[TrustRow]) -> str:
     if not rows:
         return ""
-    counts = sorted({len(row.methods) for row in rows})
+    counts = sorted({row.distinct for row in rows})
     some = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
-    return f"{some} methods without the controls, {max(row.n for row in rows)} samples"
+    samples = max(row.n for row in rows)
+    return f"{some} methods without controls, near-clones counted once, {samples} samples"

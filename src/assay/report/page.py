@@ -16,6 +16,7 @@ from assay.report.promise_table import PromiseLine, promise_lines
 from assay.report.protocol_panels import ProtocolPanel
 from assay.report.sample_numbers import TipScores, sample_numbers
 from assay.report.shown_run import ShownRun
+from assay.report.signal_section import SignalSection, signal_section
 from assay.store import Manifest
 
 
@@ -31,6 +32,7 @@ class Section:
     variations: tuple[Variation, ...]
     gallery: gallery.Gallery | None
     promises: tuple[PromiseLine, ...]
+    signal: SignalSection
     truth: known_truth.Truth | None
 
     @property
@@ -67,7 +69,7 @@ def render(results: ShownRun) -> str:
             manifest=manifest,
             title=manifest.title or "Which attribution method can you trust here?",
             sections=sections,
-            overview=_overview(sections),
+            headline=verdict.bold(results.answer, manifest.methods),
             compared=compared,
             planned=planned,
             done=totals.finished,
@@ -102,21 +104,6 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _overview(sections: Sequence[Section]) -> Markup:
-    """The answer over all settings; environments count only where there is nothing else.
-
-    An environment shows whether the protocols are right; its network is not what users ask about.
-    """
-    asked = [s for s in sections if not s.board.environment]
-    if asked:
-        firsts = [(s.name, s.verdict.first) for s in asked]
-        return verdict.overview(firsts, len(sections) - len(asked))
-    true = [(s.name, s.truth.first) for s in sections if s.truth and s.truth.first]
-    if len(true) == len(sections):
-        return verdict.overview(true, by="By the truth, ")
-    return verdict.overview([(s.name, s.verdict.first) for s in sections])
-
-
 def _sections(results: ShownRun, manifest: Manifest, totals: CellTotals) -> Iterator[Section]:
     ranked = results.leaderboard()
     present = {row.setting for row in ranked.by_protocol}
@@ -135,7 +122,8 @@ def _sections(results: ShownRun, manifest: Manifest, totals: CellTotals) -> Iter
         methods = [line.method for line in one.lines]
         clean = manifest.accuracy(setting.dataset, setting.model)
         without_truth, truth_panels = known_truth.split(one, truths)
-        answer = verdict.judge(without_truth, manifest.methods, clean.accuracy if clean else None)
+        accuracy = clean.accuracy if clean else None
+        answer = verdict.judge(without_truth, one.answer, manifest.methods, accuracy)
         tips = _tips(numbers.tips.get(setting, {}), list(manifest.protocols))
         yield Section(
             f"s{i}",
@@ -146,6 +134,7 @@ def _sections(results: ShownRun, manifest: Manifest, totals: CellTotals) -> Iter
             tuple(variations(results.outcomes, setting, methods)),
             gallery.build(results.files, setting, tips, count, methods),
             tuple(line for line in promises if line.setting == setting),
+            signal_section(setting, results.signal_rows, results.validation_rows),
             known_truth.describe_truth(one, truth_panels, trust, answer.first),
         )
 

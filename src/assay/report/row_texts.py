@@ -51,6 +51,8 @@ def marks_of(row: BoardRow) -> tuple[tuple[str, str], ...]:
         marks.append(("below", "▼"))
     elif row.below_control:
         marks.append(("maybe", "▽"))
+    if row.aligned and row.rank is not None:
+        marks.append(("aligned", "≈"))
     if row.status == "circular":
         marks.append(("circular", "↻"))
     if row.status == "upper_bound":
@@ -84,6 +86,8 @@ def describe(row: BoardRow) -> str:
         ends = (row.minus_control, row.minus_control_low, row.minus_control_high)
         gap, gap_low, gap_high = (shown(number(value)) for value in ends)
         lines.append(f"better than {row.best_control} by {gap} [{gap_low}, {gap_high}]")
+    if row.aligned:
+        lines.append("the method starts from what the protocol fills with")
     lines.append(f"{row.n} samples in {row.n_groups} groups")
     if row.failed:
         lines.append(f"{row.failed} failed samples")

@@ -6,8 +6,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from assay.ranking.dose_response import DoseResponse
 from assay.ranking.leaderboard import Leaderboard
 from assay.ranking.sets import Key, Outcome
+from assay.ranking.signal import Signal, SignalKey
 from assay.ranking.trust import TrustRow
 from assay.store import CellRecord, Manifest, RunFiles
 from assay.store.run_arrays import RunArrays
@@ -54,6 +56,21 @@ class ShownRun(Protocol):
     @property
     def outcomes(self) -> Mapping[Key, Outcome]:
         """The numbers of the protocols that score whole sets."""
+        ...
+
+    @property
+    def answer(self) -> str:
+        """The answer over all settings in words."""
+        ...
+
+    @property
+    def signal_rows(self) -> dict[SignalKey, Signal]:
+        """Whether there is anything to rank, by setting and protocol."""
+        ...
+
+    @property
+    def validation_rows(self) -> Sequence[DoseResponse]:
+        """Whether scores fall when maps are mixed with maps of other samples."""
         ...
 
     def leaderboard(self) -> Leaderboard:

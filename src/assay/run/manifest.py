@@ -21,6 +21,7 @@ from assay.run.tally import clean_accuracy
 from assay.store import (
     CleanAccuracy,
     DatasetEntry,
+    DoseEntry,
     Json,
     Manifest,
     MethodEntry,
@@ -33,6 +34,7 @@ from assay.store import (
 )
 from assay.suite.spec import Choice
 from assay.types import Card
+from assay.types.random_numbers import DRAWS
 
 LAYOUT = 2  # the version of the files: one log per shard
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pydantic")  # whose versions are recorded
@@ -65,6 +67,7 @@ def _describe_run(
         assay=_version("assay"),
         layout=LAYOUT,
         identity=plan.identity,
+        draws=DRAWS,
         created=earlier.created or now,
         finished=now if finished else None,
         seconds=round((earlier.seconds or 0.0) + seconds, 3),
@@ -80,6 +83,11 @@ def _describe_run(
         forwards=sum(s.forwards + s.explaining for s in summaries),
         methods={c.label: _describe_method(c) for c in plan.methods},
         protocols={c.label: _describe_protocol(c) for c in plan.protocols},
+        doses={
+            dose.label: DoseEntry(method=method, dose=dose.dose)
+            for method, several in plan.doses.items()
+            for dose in several
+        },
         shards=list(_describe_shards(plan)),
     )
 
@@ -95,6 +103,7 @@ def _describe_shards(plan: Plan) -> Iterator[ShardEntry]:
 
 
 def _describe_shard(plan: Plan, shard: Shard) -> ShardEntry:
+    dosed = {protocol.label for protocol in plan.dosed_protocols}
     return ShardEntry(
         id=shard.id,
         dataset=shard.dataset,
@@ -106,6 +115,12 @@ def _describe_shard(plan: Plan, shard: Shard) -> ShardEntry:
         maps={m.label: plan.maps_key(shard, m) for m in plan.methods},
         checks={m.label: plan.checks_key(shard, m) for m in plan.methods if m.promise},
         cells=[plan.cell(shard, m, p) for p in plan.protocols for m in plan.methods],
+        dosed=[
+            plan.cell(shard, dose, p) if p.label in dosed else ""
+            for p in plan.protocols
+            for several in plan.doses.values()
+            for dose in several
+        ],
     )
 
 
@@ -170,6 +185,7 @@ def _describe_protocol(choice: Choice) -> ProtocolEntry:
         reduce=reduction_name(plugin.reduce),
         axis=plugin.axis,
         judges=plugin.judges,
+        question=plugin.question,
         properties=plugin.guarantees(choice.options).to_json(),
         unranked=unranked(choice),
         replicates=replicates_of(choice),

@@ -20,6 +20,8 @@ from assay.methods.attribution import (
     raw_map,
 )
 from assay.plan.cells import CellOutcome, stored_cell
+from assay.plan.dosed import dosed_case, mixed
+from assay.plan.emptied import emptied_answers, fills_of
 from assay.plan.finished import Finished, ResponseShelf, maps_place
 from assay.plan.plan import Plan, Shard
 from assay.plan.promised import promise_gaps, promise_passes
@@ -79,10 +81,11 @@ def run_shard(task: ShardTask) -> None:
         if before is None:  # store the accuracy before the methods run
             task.put(SummaryPiece(shard.id, summary))
         task.watcher.looked(shard, summary)
+        _put_all_absent(task, missing, engine)
         work = ShardWork(task, engine)
         for method in plan.methods:
-            if missing[method.label] or method.label in explained:
-                work.do(method, missing[method.label])
+            if _lacking(plan, method, missing) or method.label in explained:
+                work.do(method, missing)
     plan.networks.shrink(shard.model, engine.model.micro_batch)
     summary = replace(
         summary,
@@ -104,13 +107,35 @@ def _put_samples(task: ShardTask) -> None:
         task.put(SamplesPiece(shard.id, shard.samples, own))
 
 
+def _put_all_absent(
+    task: ShardTask, missing: Mapping[str, Sequence[Choice]], engine: Engine
+) -> None:
+    """Store the answers when everything is absent, with each fill of these cells, once."""
+    plan, shard = task.finished.plan, task.shard
+    protocols = [protocol for several in missing.values() for protocol in several]
+    for key, fill in fills_of(plan, shard, protocols).items():
+        if key not in task.finished.state(shard).absent:
+            piece = emptied_answers(plan, shard, engine, fill)
+            if piece is not None:
+                task.put(piece)
+
+
 def _fail_all(task: ShardTask, missing: Mapping[str, Sequence[Choice]], reason: str) -> None:
     """Store the missing cells of a shard as failed, without its samples and its network."""
     plan, shard, outcome = task.finished.plan, task.shard, CellOutcome("failed", reason)
     for method in plan.methods:
-        cells = [stored_cell(plan, shard, method, p, outcome) for p in missing[method.label]]
+        lacking = _lacking(plan, method, missing)
+        cells = [stored_cell(plan, shard, choice, p, outcome) for choice, p in lacking]
         if cells:
             task.put(CellsPiece(shard.id, cells))
+
+
+def _lacking(
+    plan: Plan, method: Choice, missing: Mapping[str, Sequence[Choice]]
+) -> list[tuple[Choice, Choice]]:
+    """The missing cells of a method and of its mixed maps, with their protocols."""
+    choices = (method, *plan.doses.get(method.label, ()))
+    return [(choice, p) for choice in choices for p in missing.get(choice.label, ())]
 
 
 def explain_split(task: ShardTask, labels: Collection[str]) -> None:
@@ -120,7 +145,7 @@ def explain_split(task: ShardTask, labels: Collection[str]) -> None:
         work = ShardWork(task, make_engine(plan, shard, Counter(listen=task.watcher.passes)))
         for method in plan.methods:
             if method.label in labels:
-                work.do(method, [])
+                work.do(method, {})
 
 
 def make_engine(
@@ -155,29 +180,36 @@ class ShardWork:
 
     # --- one method ------------------------------------------------------------------------------
 
-    def do(self, method: Choice, protocols: list[Choice]) -> None:
-        """Explain the samples with a method, score its maps under these protocols, store all."""
+    def do(self, method: Choice, missing: Mapping[str, Sequence[Choice]]) -> None:
+        """Explain the samples with a method, score its maps, store all.
+
+        Args:
+            method: The method.
+            missing: The protocols under which maps are scored, by label: the method's own maps,
+                and these mixed with maps of other samples.
+        """
         try:
-            self._do(method, protocols)
+            self._do(method, _lacking(self._plan, method, missing))
         finally:
             self._store_cells()
 
-    def _do(self, method: Choice, protocols: list[Choice]) -> None:
-        missing = self._plan.missing(self.task.shard, method)
-        if missing:
-            return self._write_all(method, protocols, self._not_applicable(missing))
+    def _do(self, method: Choice, cells: Sequence[tuple[Choice, Choice]]) -> None:
+        unmet = self._plan.missing(self.task.shard, method)
+        if unmet:
+            return self._write_all(cells, self._not_applicable(unmet))
         reason = self.task.given_up.get(Step(method.label))
         if reason is not None:
-            return self._write_all(method, protocols, CellOutcome("failed", reason))
+            return self._write_all(cells, CellOutcome("failed", reason))
         self.task.begin(Step(method.label))
         try:
             maps, seconds = self.maps(method)
             passes = forward_passes(self.engine.model, self.engine.batch, method)
         except BaseException as error:
-            return self._write_all(method, protocols, outcome_of(error))
-        if not protocols:  # only its maps are needed
+            return self._write_all(cells, outcome_of(error))
+        if not cells:  # only its maps are needed
             return None
         whole, broken = finite(maps)
+        partner = self._partner(method, whole)
         self.engine.forget()
         case = Case(
             self.engine.batch,
@@ -186,10 +218,33 @@ class ShardWork:
             self.engine.clean,
             self._explain(method),
             passes,
-            self._partner(method, whole),
+            partner,
         )
-        for protocol in protocols:
+        for _, protocol in (cell for cell in cells if cell[0] is method):
             self._write(method, protocol, self._score(method, protocol, case, broken, seconds))
+        dosed = [cell for cell in cells if cell[0] is not method]
+        if dosed:
+            self._do_dosed(method, dosed, case, partner, broken)
+
+    def _do_dosed(
+        self,
+        method: Choice,
+        cells: Sequence[tuple[Choice, Choice]],
+        case: Case,
+        partner: Callable[[], Tensor],
+        broken: Tensor,
+    ) -> None:
+        """Score a method's maps mixed with its maps of other samples."""
+        try:
+            others = partner()
+        except BaseException as error:
+            return self._write_all(cells, outcome_of(error))
+        for dose in self._plan.doses[method.label]:
+            self.engine.forget()
+            maps = mixed(case.attribution, others, case.batch, dose.dose)
+            of_dose = dosed_case(case, maps, dealt(self._groups))
+            for _, protocol in (cell for cell in cells if cell[0] is dose):
+                self._write(dose, protocol, self._score(dose, protocol, of_dose, broken, 0.0))
 
     def maps(self, method: Choice) -> tuple[Tensor, float]:
         """The method's maps, from an earlier run if they are stored, and the seconds they took."""
@@ -320,9 +375,9 @@ class ShardWork:
     def _not_applicable(self, missing: list[str]) -> CellOutcome:
         return CellOutcome("n/a", f"Needs {self._plan.say_missing(self.task.shard.model, missing)}")
 
-    def _write_all(self, method: Choice, protocols: list[Choice], outcome: CellOutcome) -> None:
+    def _write_all(self, cells: Sequence[tuple[Choice, Choice]], outcome: CellOutcome) -> None:
         """Write one outcome for all these cells."""
-        for protocol in protocols:
+        for method, protocol in cells:
             self._write(method, protocol, outcome)
 
     def _write(self, method: Choice, protocol: Choice, outcome: CellOutcome) -> None:

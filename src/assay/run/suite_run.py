@@ -1,16 +1,18 @@
 """Run a suite: plan it, resume an earlier run, execute, and write the manifest."""
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from assay.errors import CannotWrite, IncompleteRun, InputError, PrerequisiteError, warn
 from assay.models.prepare import choose_micro_batch
+from assay.plan.added_control import ADDED, with_random
 from assay.plan.class_checks import check_classes
 from assay.plan.finished import Finished
 from assay.plan.forecast import Forecast, forecast
-from assay.plan.plan import IDENTITY, Plan, Shard
+from assay.plan.plan import Plan, Shard
 from assay.plan.repeats import check_repeats, first_asked, repeat_passes
 from assay.plan.resolving import resolve
 from assay.plan.scoring import replicates_of
@@ -23,6 +25,7 @@ from assay.ranking.reductions import own_reductions, reduction_of
 from assay.ranking.stored import Recording
 from assay.results import Results
 from assay.run.durations import seconds_of
+from assay.run.earlier_runs import check_draws, check_unchanged, identity_of
 from assay.run.executors import (
     apply,
     measure_in_processes,
@@ -39,7 +42,6 @@ from assay.store import NOWHERE, CleanAccuracy, Manifest, ModelEntry, Store, rea
 from assay.store.data_facts import DataFacts, knowing
 from assay.suite.spec import Spec
 from assay.training.trained_weights import TrainedWeights
-from assay.types.hashing import own_classes
 from assay.types.model import usable_device
 
 Timings = dict[str, Seconds]  # by model
@@ -111,6 +113,8 @@ def run_suite(
     limit = None if timeout is None else seconds_of(timeout, "timeout")
     spec, store = spec.trusting(trust_code), Store(out)
     plan, settings = prepare(spec, store, device, micro_batch, keep_maps, trained, progress)
+    if progress and len(plan.methods) > len(spec.methods) and not store.path("spec.yaml").exists():
+        print(ADDED, file=sys.stderr)
     apart = workers > 1 or timeout is not None  # shards run in other processes
     if apart and plan.live:
         raise _live_objects(plan, workers)
@@ -178,7 +182,7 @@ def _check_whole(finished: Finished) -> None:
     """Raise an error if cells have no whole tables at the end: files were lost during the run."""
     plan, lost = finished.plan, finished.lost()
     if lost:
-        planned = len(plan.shards) * len(plan.methods) * len(plan.protocols)
+        planned = len(plan.shards) * len(plan.cells)
         raise IncompleteRun(
             f"The run in `{finished.store.folder}` is not complete: {lost} of {planned} cells, "
             f"counted per shard, have no whole tables. Files were deleted or damaged while it ran. "
@@ -268,13 +272,15 @@ def prepare(
     trained = TrainedWeights() if trained is None else trained
     trained.add(_read_trained(store))
     stored = _earlier_manifest(store)
-    earlier, identity = stored or Manifest(), _identity_of(stored, store)
+    earlier, identity = stored or Manifest(), identity_of(stored, store)
     with knowing(DataFacts.read(store, progress)):
-        plan = resolve(spec, device, trained, identity)
+        plan = with_random(resolve(spec, device, trained, identity))
     for protocol in plan.protocols:
         reduction_of(protocol)  # reports a wrong name or option before the run
         replicates_of(protocol)  # likewise
-    _check_unchanged(plan, earlier, store)
+    check_unchanged(plan, earlier, store)
+    if stored is not None:
+        check_draws(stored, store)
     sizes = {}
     for name in plan.models:
         stored_size = earlier.models.get(name, ModelEntry()).micro_batch
@@ -337,54 +343,3 @@ def _evaluate_reductions(plan: Plan, store: Store) -> None:
     for truth in results.entries.truth_protocols:
         results.trust(truth, quiet=True)
     recording.write(store)
-
-
-def _identity_of(earlier: Manifest | None, store: Store) -> int:
-    """The version of the keys in a folder: a resumed run keeps its version."""
-    version = IDENTITY if earlier is None else earlier.identity
-    if not 1 <= version <= IDENTITY:
-        raise InputError(
-            f"Expected a run with keys of version 1 to {IDENTITY} in `{store.folder}`, got "
-            f"{version}: a newer version of assay wrote it. Use that version, or another folder."
-        )
-    return version
-
-
-def _check_unchanged(plan: Plan, earlier: Manifest, store: Store) -> None:
-    """Raise an error if a model or dataset of an earlier run has changed its content."""
-    if plan.identity == 1:
-        _check_torch_alone(plan, store)
-    weights = {name: entry.weights_hash for name, entry in earlier.models.items()}
-    data = {name: entry.fingerprint for name, entry in earlier.datasets.items()}
-    for name, model in plan.models.items():
-        _check_same("weights of model", name, weights.get(name), model.weights_hash, store)
-    for name, dataset in plan.datasets.items():
-        _check_same("data of dataset", name, data.get(name), dataset.fingerprint, store)
-
-
-def _check_same(what: str, name: str, before: str | None, now: str, store: Store) -> None:
-    if before and before != now:
-        raise InputError(
-            f"The {what} `{name}` changed since the run in `{store.folder}` began "
-            f"(expected {before}, got {now}). "
-            f"Use another folder, or another name: `as: NAME` in a suite, `name=` in `assay.model`."
-        )
-
-
-def _check_torch_alone(plan: Plan, store: Store) -> None:
-    """Raise an error if a run of version 1 has modules that are not torch's own.
-
-    Only the hashes of torch's modules are the same in both versions. The keys of a user's own
-    methods, protocols, fills and tokenizers changed: their cells are computed again and replace
-    the old ones in the tables, which list cells by these keys.
-    """
-    for name, model in plan.models.items():
-        own = own_classes(model.net)
-        if own:
-            raise InputError(
-                f"The run in `{store.folder}` cannot be resumed: it has keys of version 1, which "
-                f"depended on the source text of the network's classes, comments included, and "
-                f"model `{name}` has classes that are not torch's own "
-                f"({', '.join(f'`{kind}`' for kind in own)}). Its finished cells can still be "
-                f"read, ranked and reported. Use a new folder to run the suite again."
-            )

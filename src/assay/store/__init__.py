@@ -11,6 +11,7 @@ from assay.store.json_records import Json as Json
 from assay.store.json_records import StoredObject as StoredObject
 from assay.store.manifest_entries import CleanAccuracy as CleanAccuracy
 from assay.store.manifest_entries import DatasetEntry as DatasetEntry
+from assay.store.manifest_entries import DoseEntry as DoseEntry
 from assay.store.manifest_entries import Limits as Limits
 from assay.store.manifest_entries import Manifest as Manifest
 from assay.store.manifest_entries import MethodEntry as MethodEntry

@@ -133,6 +133,19 @@ class MethodEntry(PluginEntry):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DoseEntry(JsonRecord):
+    """The maps of a method, mixed with its own maps of other samples.
+
+    Attributes:
+        method: Label of the method.
+        dose: Share of the other maps.
+    """
+
+    method: str
+    dose: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProtocolEntry(PluginEntry):
     """One protocol of a run.
 
@@ -150,9 +163,11 @@ class ProtocolEntry(PluginEntry):
         properties: What it guarantees, such as `inter_model`; empty in runs that did not store it.
         unranked: Why its scores are shown and not ranked; empty where they are ranked.
         replicates: The metrics of which the score is the mean, one for each replicate.
+        question: What it asks, such as necessity; empty in runs that did not store it.
     """
 
     optional: ClassVar[frozenset[str]] = PluginEntry.optional | {
+        "question",
         "properties",
         "unranked",
         "replicates",
@@ -170,6 +185,7 @@ class ProtocolEntry(PluginEntry):
     properties: Mapping[str, Json] = field(default_factory=dict)
     unranked: str = ""
     replicates: Sequence[str] = ()
+    question: str = ""
 
     @property
     def limits(self) -> Limits:
@@ -198,9 +214,14 @@ class ShardEntry(JsonRecord):
         maps: Key of the stored maps by method.
         checks: Key of the stored promise checks by method.
         cells: Key of each cell: for each protocol in order, all methods.
+        dosed: Key of each cell of mixed maps: for each protocol in order, all doses; empty for
+            protocols that do not score them.
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("target", "maps", "checks", "cells")  # by equal shards
+    optional: ClassVar[frozenset[str]] = frozenset({"dosed"})
+    shared: ClassVar[tuple[str, ...]] = (  # by equal shards
+        "target", "maps", "checks", "cells", "dosed",
+    )  # fmt: skip
 
     id: str
     dataset: str
@@ -212,6 +233,7 @@ class ShardEntry(JsonRecord):
     maps: Mapping[str, str] = field(default_factory=dict)
     checks: Mapping[str, str] = field(default_factory=dict)
     cells: Sequence[str] = ()
+    dosed: Sequence[str] = ()
 
     @property
     def setting(self) -> SettingKey:
@@ -238,9 +260,12 @@ class ShardEntry(JsonRecord):
 class Manifest(JsonRecord):
     """The content of `manifest.json`, with the versions, hardware and hashes to repeat the run."""
 
+    optional: ClassVar[frozenset[str]] = frozenset({"doses"})
+
     assay: str = ""
     layout: int = 1  # the version of the files; 2: one log per shard
     identity: int = 1  # the version of the keys; the first version did not store it
+    draws: int = 1  # the version of the random numbers; the first version did not store it
     created: str = ""
     finished: str | None = None
     seconds: float | None = None
@@ -256,6 +281,7 @@ class Manifest(JsonRecord):
     forwards: int = 0
     methods: Mapping[str, MethodEntry] = field(default_factory=dict)
     protocols: Mapping[str, ProtocolEntry] = field(default_factory=dict)
+    doses: Mapping[str, DoseEntry] = field(default_factory=dict)
     shards: Sequence[ShardEntry] = ()
 
     @classmethod
@@ -268,6 +294,7 @@ class Manifest(JsonRecord):
             "clean": [CleanAccuracy.from_json(one) for one in stored.get("clean") or ()],
             "methods": _read_each(MethodEntry, stored.get("methods")),
             "protocols": _read_each(ProtocolEntry, stored.get("protocols")),
+            "doses": _read_each(DoseEntry, stored.get("doses")),
             "shards": list(_read_shards(stored)),
         }
         return super().from_json(whole)
@@ -282,6 +309,7 @@ class Manifest(JsonRecord):
             "clean": [one.to_json() for one in self.clean],
             "methods": _write_each(self.methods),
             "protocols": _write_each(self.protocols),
+            **({"doses": _write_each(self.doses)} if self.doses else {}),
             "shards": [
                 {k: v for k, v in one.to_json().items() if k not in ShardEntry.shared}
                 for one in self.shards

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from assay.store.all_absent import AllAbsent, all_absent_record
 from assay.store.cell_records import StoredCell, cells_record
 from assay.store.files import Store, StoredPath, packed_arrays
 from assay.store.shard_content import (
@@ -72,6 +73,19 @@ class GapsPiece:
 
 
 @dataclass(frozen=True)
+class AllAbsentPiece:
+    """The model's answers when nothing and when everything is absent."""
+
+    shard: str
+    key: str
+    answers: AllAbsent
+
+    def write(self, store: Store) -> None:
+        """Add them to the log."""
+        store.append(store.log(self.shard), all_absent_record(self.key, self.answers))
+
+
+@dataclass(frozen=True)
 class AnswersPiece:
     """Answers of the model that do not depend on a method: some rows of a group."""
 
@@ -118,6 +132,13 @@ class ArraysPiece:
 
 
 Piece = (
-    SamplesPiece | SummaryPiece | CellsPiece | GapsPiece | AnswersPiece | FilePiece | ArraysPiece
+    SamplesPiece
+    | SummaryPiece
+    | CellsPiece
+    | GapsPiece
+    | AllAbsentPiece
+    | AnswersPiece
+    | FilePiece
+    | ArraysPiece
 )
 Put = Callable[[Piece], None]  # called with each piece as soon as it is ready

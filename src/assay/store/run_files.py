@@ -2,15 +2,18 @@
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from assay.errors import PrerequisiteError
+from assay.store.all_absent import ALL_ABSENT, AllAbsent, read_all_absent
 from assay.store.cell_records import CELLS, StoredCell, read_provenance
+from assay.store.dosed_run import with_doses
 from assay.store.files import FileCheck, Store, file_name, unpacked_arrays
 from assay.store.json_records import StoredObject
 from assay.store.manifest_entries import Manifest, ShardEntry
 from assay.store.old_layout import is_old, read_old_shard, unreadable_old_files
 from assay.store.shard_content import (
+    SAMPLES,
     SUMMARY,
     ShardContent,
     file_checks,
@@ -32,6 +35,11 @@ class RunFiles:
         self.store = store
         self.manifest = manifest
         self.old = manifest.layout < 2 and is_old(store)
+
+    @property
+    def with_doses(self) -> "RunFiles":
+        """The same files, read as if mixed maps were methods of the run."""
+        return RunFiles(self.store, with_doses(self.manifest))
 
     def log(self, shard: ShardEntry) -> LogContent:
         """The records of a shard.
@@ -118,6 +126,20 @@ class RunFiles:
         records = self.log(shard).of_kind(CELLS)
         stored = {cell["cell"] for record in records for cell in record.facts["cells"]}
         return stored.intersection(shard.cells)
+
+    def all_absent(self, shard: ShardEntry) -> Mapping[str, AllAbsent]:
+        """The answers when everything is absent, by fill; empty in runs that did not store them."""
+        if self.old:
+            return {}
+        stored = (read_all_absent(record) for record in self.log(shard).of_kind(ALL_ABSENT))
+        return {answers.fill: answers for answers in stored}
+
+    def groups(self, shard: ShardEntry) -> Sequence[str]:
+        """The group of each sample of a shard."""
+        if self.old:
+            return self.shard(shard, with_curves=False).groups or shard.samples
+        record = self.log(shard).get(SAMPLES)
+        return shard.samples if record is None else record.facts.get("groups") or shard.samples
 
     def maps(self, shard: ShardEntry, method: str) -> Mapping[str, Array]:
         """The stored maps of a method by sample id; empty where none are stored.

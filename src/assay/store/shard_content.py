@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.errors import InputError
+from assay.store.all_absent import ALL_ABSENT, AllAbsent, read_all_absent
 from assay.store.cell_records import CELLS, StoredCell, read_cells, read_provenance
 from assay.store.files import FileCheck, Store
 from assay.store.shard_log import LogContent, LogRecord
@@ -36,6 +37,7 @@ class ShardContent:
         cells: The cells by key, in the order in which they were computed.
         summary: Facts about the samples, and the cost so far.
         gaps: The gaps between maps and promises, by key.
+        absent: The answers when everything is absent, by key.
         files: The files that belong to the shard by path, with their checksums.
         damaged: Bytes of the log that belong to no whole record.
     """
@@ -45,6 +47,7 @@ class ShardContent:
     cells: Mapping[str, StoredCell] = field(default_factory=dict)
     summary: ShardSummary | None = None
     gaps: Mapping[str, StoredGaps] = field(default_factory=dict)
+    absent: Mapping[str, AllAbsent] = field(default_factory=dict)
     files: Mapping[str, FileCheck] = field(default_factory=dict)
     damaged: int = 0
 
@@ -68,6 +71,7 @@ def shard_content(content: LogContent, with_curves: bool = True) -> ShardContent
         },
         summary=None if summary is None else read_summary(summary),
         gaps=_gaps(content),
+        absent=_absent(content),
         files=file_checks(content),
         damaged=content.damaged,
     )
@@ -82,6 +86,7 @@ def progress_of(content: LogContent) -> ShardContent:
         cells={cell.cell: cell for cell in cells},
         summary=None if summary is None else read_summary(summary),
         gaps=_gaps(content),
+        absent=_absent(content),
         files=file_checks(content),
         damaged=content.damaged,
     )
@@ -92,6 +97,10 @@ def _gaps(content: LogContent) -> dict[str, StoredGaps]:
         record.key: StoredGaps(record.facts["promise"], record.arrays()["gaps"])
         for record in content.of_kind(GAPS)
     }
+
+
+def _absent(content: LogContent) -> dict[str, AllAbsent]:
+    return {record.key: read_all_absent(record) for record in content.of_kind(ALL_ABSENT)}
 
 
 def file_checks(content: LogContent) -> dict[str, FileCheck]:

@@ -85,9 +85,10 @@ def _verify_shard(store: Store, shard: ShardEntry) -> Verification:
     for path, check in content.files.items():
         if not store.is_whole(store.path(path), check):
             damaged[path] = "damaged" if store.path(path).exists() else "missing"
-    states = [content.cells[key].status for key in shard.cells if key in content.cells]
+    planned = [*shard.cells, *(key for key in shard.dosed if key)]
+    states = [content.cells[key].status for key in planned if key in content.cells]
     return Verification(
-        damaged, 1 + len(content.files), len(states), len(shard.cells), states.count("failed"), 1
+        damaged, 1 + len(content.files), len(states), len(planned), states.count("failed"), 1
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from assay.errors import InputError
+from assay.plugins.identity import DRAWS
 from assay.ranking.orders import FEWEST_GROUPS
 from assay.studies.effect import ALPHA as ALPHA
 from assay.studies.effect import Direction as Direction
@@ -30,7 +31,7 @@ RUN_AGAIN = "to be run again"  # its command does not give this row, or it has t
 COLUMNS = (
     "id", "paper", "statement", "setting", "value", "low", "high", "n", "verdict", "note",
     "claim", "unit", "stated_n", "size", "stated_size", "definition", "left_out", "source",
-    "command", "again",
+    "command", "draws", "again",
 )  # fmt: skip
 
 
@@ -98,7 +99,9 @@ class ClaimRow:
         left_out: Parts that the command runs and this row lacks.
         source: The file with measurements that the row is computed from, if it runs nothing itself.
         command: The command that gives the row again.
-        again: Why the row is to be run again: `n`, `unit`, `size`, `definition` or `left_out`.
+        draws: The version of the random numbers that it was made with.
+        again: Why the row is to be run again: `n`, `unit`, `size`, `definition`, `left_out` or
+            `draws`.
     """
 
     id: str
@@ -124,6 +127,7 @@ class ClaimRow:
     left_out: list[str] = field(default_factory=list)
     source: str = ""
     command: str = ""
+    draws: int = 1
     again: list[str] = field(default_factory=list)
 
     def shown(self) -> dict[str, object]:
@@ -172,6 +176,7 @@ def make_row(
         id=f"{claim.id}@{where}" if where else claim.id,
         claim=claim.id,
         paper=claim.paper,
+        draws=DRAWS,
         statement=claim.statement,
         setting=setting,
         value=shown.value,
@@ -242,6 +247,7 @@ def why_again(row: ClaimRow, claim: Claim | None = None) -> list[str]:
         "size": row.size != row.stated_size,
         "definition": claim is not None and row.definition != claim.definition,
         "left_out": bool(row.left_out),
+        "draws": row.draws != DRAWS and not row.source,  # a source keeps what was measured
     }
     return [name for name, applies in reasons.items() if applies]
 
@@ -253,6 +259,7 @@ def again_text(row: ClaimRow) -> str:
         "unit": f"its units are {row.unit}",
         "size": f"images of {row.size} instead of {row.stated_size} pixels a side",
         "definition": "made by an earlier definition of the test",
+        "draws": "made with random numbers of an earlier version",
         "left_out": f"without {', '.join(row.left_out)}",
     }
     return "; ".join(texts[reason] for reason in row.again)

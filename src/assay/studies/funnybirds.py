@@ -39,7 +39,13 @@ def funnybirds_scores(
     checks = [{"part_completeness": {"score": name, "label": name}} for name in PART_SCORES]
     correct = {"part_deletion": {"label": "correctness"}}
     results = benchmark(
-        environment.model, environment.dataset, methods, [*checks, correct], seed, progress=False
+        environment.model,
+        environment.dataset,
+        methods,
+        [*checks, correct],
+        seed,
+        progress=False,
+        controls="off",
     )
     by_method: dict[str, dict[str, float]] = {}
     for row in results.leaderboard().rows:
@@ -116,7 +122,7 @@ def _agreed(
     near = (same.sum(1) == SHARED).nonzero().flatten().tolist()
     sharing = [(rival, tuple(same[rival].nonzero().flatten().tolist())) for rival in near]
     both = [(c, d) for c, d in permutations(sharing, 2) if not set(c[1]) & set(d[1])]
-    order = torch.randperm(len(both), generator=batch.generator(b, "rivals")).tolist()
+    order = batch.stream(b, "rivals").orders(1, len(both))[0].tolist()
     for (c, mine), (d, yours) in (both[k] for k in order):
         if answers[mine][c] < answers[yours][c] and answers[yours][d] < answers[mine][d]:
             return [(c, mine), (d, yours)]

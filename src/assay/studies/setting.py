@@ -134,6 +134,7 @@ class Study:
                 "methods": list(methods),
                 "protocols": list(protocols),
                 "seeds": [self.seed],
+                "controls": "off",
                 "limit": self.n,
             }
         )

@@ -11,17 +11,24 @@ if TYPE_CHECKING:
     from assay.plugins.option_types import Item
 
 # Cheap, from different families, with controls. A run uses those that apply to its model and
-# data (`assay.plan.applicable`).
+# data (`assay.plan.applicable`); the command line and Python take the same lists.
 METHODS: tuple[Item, ...] = (
     "saliency", "input_x_gradient", {"integrated_gradients": {"steps": 24}}, "gradcam", "random",
-    "constant", "centre", "edge", "oracle",
+    {"shuffled": {"of": "input_x_gradient"}}, "constant", "centre", "edge", "oracle",
 )  # fmt: skip
+# Different questions: necessity and sufficiency, each with two fills; effects, of single cells and
+# of a hundred random sets. `docs/explanation/defaults.md` says why these.
 PROTOCOLS: tuple[Item, ...] = (
-    {"abpc": {"steps": 10}}, {"deletion": {"steps": 10}}, {"insertion": {"steps": 10}},
-    "single_deletion", {"sensitivity_n": {"subsets": 20}}, {"infidelity": {"stride": 1 / 7}},
+    {"deletion": {"steps": 10}}, {"deletion": {"steps": 10, "fill": "second"}},
+    {"insertion": {"steps": 10}}, {"insertion": {"steps": 10, "fill": "second"}},
+    "single_deletion", {"sensitivity_n": {"subsets": 25}},
 )  # fmt: skip
 # Besides these, in a run of several models: what a comparison of the models shows beside them.
 MODEL_PROTOCOLS: tuple[Item, ...] = ("drop_stability",)
+
+# The control that every run that ranks methods has, and the one that keeps a method's own maps:
+# whether a method differs from both is part of a protocol's signal.
+RANDOM_CONTROL, SHUFFLED_CONTROL = "random", "shuffled"
 
 # The methods of the IDSDS study (hesse2024), with controls: `assay finetune --score`.
 _ATTRIBUTED = (

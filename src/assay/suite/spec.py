@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import (
@@ -27,6 +27,7 @@ from assay.plugins.needs import declared
 from assay.plugins.options import not_a_number, refuse_deep
 from assay.plugins.origins import TYPED, Origin, is_address
 from assay.suite.fields import REDUCTION, Cut, Noise, changed_noise, take_noise, take_reduction
+from assay.suite.written import names_of, on_or_off, one_in_a_list, true_or_not, usual, written_item
 
 MAPS_HASH = "maps_hash"  # the option that identifies maps computed elsewhere
 
@@ -37,7 +38,7 @@ LISTS = ("datasets", "train", "models", "environments", "methods", "protocols") 
 class Spec(BaseModel):
     """A suite: the fields of its YAML file."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     title: str = ""
     """A heading for the page."""
@@ -61,6 +62,10 @@ class Spec(BaseModel):
     """Everything runs once per seed; scores of a sample are averaged over seeds."""
     limit: int | None = Field(default=None, ge=1)
     """The most samples of each dataset: a fixed random choice, balanced over the classes."""
+    controls: Literal["on", "off"] = "on"
+    """`on` adds the control `random` to a run that ranks methods; `off` leaves it out."""
+    dose_response: bool = Field(default=False, alias="validate")
+    """Whether maps mixed with shuffled ones are scored too: do scores fall with the dose?"""
     budget: Cut | None = None
     """Written by a run with a time budget: what it reduced. Other fields are already reduced."""
     _origin: Origin = PrivateAttr(default=TYPED)
@@ -82,11 +87,11 @@ class Spec(BaseModel):
 
     def dump(self) -> str:
         """The suite as YAML; objects that exist only in this process are written by name."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        fields = {name: getattr(self, field) for name, field in names_of(Spec).items()}
         for name in LISTS:
-            fields[name] = [_written(item) for item in fields[name]]
+            fields[name] = [written_item(item) for item in fields[name]]
         fields["budget"] = self.budget and self.budget.model_dump()
-        written = {name: value for name, value in fields.items() if value not in ("", None, [])}
+        written = {name: value for name, value in fields.items() if not usual(name, value)}
         text: str = yaml.safe_dump(written, sort_keys=False)
         return text
 
@@ -101,9 +106,19 @@ class Spec(BaseModel):
         if info.field_name == "train" and isinstance(items, str | Mapping):
             return [items]
         if isinstance(items, str | Mapping):
-            form = f"{info.field_name}: {_one_in_a_list(items)}"
+            form = f"{info.field_name}: {one_in_a_list(items)}"
             raise ValueError(f"expected a list, `{form}`, got {items!r}")
         return items
+
+    @field_validator("controls", mode="before")
+    @classmethod
+    def _on_or_off(cls, controls: object) -> object:
+        return on_or_off(controls)
+
+    @field_validator("dose_response", mode="before")
+    @classmethod
+    def _true_or_false(cls, value: object) -> object:
+        return true_or_not(value)
 
     @field_validator("target", mode="before")
     @classmethod
@@ -135,21 +150,6 @@ class Spec(BaseModel):
         if len(set(seeds)) != len(seeds):
             raise ValueError(f"expected each seed once, got {seeds}")
         return seeds
-
-
-def _one_in_a_list(item: Any) -> str:
-    try:
-        return str(yaml.safe_dump([item], default_flow_style=True, width=1000)).strip()
-    except yaml.YAMLError:  # it holds Python objects that YAML cannot write
-        return repr([item])
-
-
-def _written(item: Any) -> Any:
-    """An item of a suite in a form that YAML can hold."""
-    for name in ("label", "name"):
-        if isinstance(getattr(item, name, None), str):
-            return {"live": {"name": getattr(item, name)}}
-    return registry.canonical(item)
 
 
 def read_suite(source: str | Path, trust_code: bool = False) -> Spec:
@@ -220,8 +220,8 @@ def parse_fields(text: str, where: str) -> dict[str, Any]:
     if not isinstance(fields, Mapping):
         raise InputError(f"Expected the fields of a suite in {where}, got {type(fields).__name__}.")
     for name in fields:
-        if name not in Spec.model_fields:
-            raise unknown(f"field in {where}:", str(name), Spec.model_fields)
+        if name not in names_of(Spec):
+            raise unknown(f"field in {where}:", str(name), names_of(Spec))
     return dict(fields)
 
 

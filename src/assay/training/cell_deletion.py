@@ -49,6 +49,7 @@ def without_a_cell(
             return x
         batch = Batch(
             ids=tuple(map(str, range(n))),
+            contents=tuple(map(str, range(n))),  # every step has a seed of its own
             inputs=x,
             targets=torch.zeros(n, dtype=torch.long, device=x.device),
             seed=seed,

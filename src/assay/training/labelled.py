@@ -20,6 +20,7 @@ from assay.training.fitting import normalised
 from assay.training.streaming import Inputs, StreamedInputs, in_batches, room, select_inputs
 from assay.types import Batch, Dataset, Model, Preprocess, Sample
 from assay.types.dataset import drawing_order
+from assay.types.sample_content import contents_of
 
 FEWEST = 8  # samples of which some can be held out
 
@@ -110,6 +111,7 @@ class Labelled:
                 pixels=model.pixels,
                 dataset=samples,
                 prepare=model.prepare,
+                contents=contents_of(inputs),
             )
 
 

@@ -1,9 +1,7 @@
 """A batch of samples to be explained and scored, and the source of all random numbers."""
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -14,10 +12,11 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.types.painted import Parts
 from assay.types.pixels import Pixels, Preprocess
+from assay.types.random_numbers import Stream, drawn
+from assay.types.sample_content import contents_of
 from assay.types.tokens import Tokenize, Tokens
 
 Prepare = Preprocess | Tokenize  # how a model turns an image or a text into its input
-MANY = 2**20  # from this many random numbers on, several threads are faster
 
 
 class Source(Protocol):
@@ -72,7 +71,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of samples: `targets` are the explained classes, `labels` the correct ones."""
+    """A batch of samples: `targets` are the explained classes, `labels` the correct ones.
+
+    Random numbers belong to a sample's content, hashed once from the inputs unless it is given:
+    changed inputs of the same samples keep their random numbers.
+    """
 
     ids: tuple[str, ...]
     inputs: Tensor  # [B, C, H, W] images, [B, D] vectors, [B, T] token ids
@@ -87,10 +90,22 @@ class Batch:
     dataset: "Source | None" = field(default=None, repr=False, compare=False)
     prepare: Prepare | None = field(default=None, repr=False, compare=False)
     noise: Tensor | None = None  # [B, ...]: added where gradients are taken, for noisy copies
+    contents: tuple[str, ...] = field(default=(), repr=False)  # a hash of each sample
     # Cache of random sets of units, as bits; a changed batch starts with an empty one.
     drawn_sets: dict[tuple[Any, ...], np.ndarray[Any, Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    def __post_init__(self) -> None:
+        """Hash the samples, unless their hashes are known."""
+        if not self.contents:
+            pad = None if self.tokens is None else self.tokens.pad
+            object.__setattr__(self, "contents", contents_of(self.inputs, pad))
+        elif len(self.contents) != len(self.ids):
+            raise InputError(
+                f"Expected a content hash for each of {len(self.ids)} samples, got "
+                f"{len(self.contents)}. For other samples pass `contents=()`, which hashes them."
+            )
 
     def __len__(self) -> int:
         """The number of samples."""
@@ -107,39 +122,37 @@ class Batch:
         """Which positions can be removed: all but special tokens and padding; None if all can."""
         return None if self.tokens is None else ~self.tokens.special_at(self.inputs)
 
+    def stream(self, sample: int, purpose: str) -> Stream:
+        """The only source of random numbers: one per seed, content of a sample and purpose."""
+        return Stream.of(self.seed, self.contents[sample], purpose)
+
     def generator(self, sample: int, purpose: str) -> torch.Generator:
-        """The only source of random numbers: one per seed, sample id and purpose, on the CPU."""
-        text = f"{self.seed}\0{self.ids[sample]}\0{purpose}"
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
-        return torch.Generator().manual_seed(seed)
+        """A generator of torch on the CPU, for code that takes one; seeded by `stream`."""
+        return torch.Generator().manual_seed(self.stream(sample, purpose).seed)
 
     def draw(self, purpose: str, shape: Sequence[int], *, normal: bool = False) -> Tensor:
-        """Random numbers, uniform in [0, 1) or standard normal, `[B, *shape]`."""
-        make = torch.randn if normal else torch.rand
+        """Random numbers, uniform in [0, 1) or standard normal, `[B, *shape]`.
 
-        def row(sample: int) -> Tensor:
-            drawn = make(*shape, generator=self.generator(sample, purpose))
-            return drawn.to(self.inputs.device, self.dtype)
-
-        at_once = torch.get_num_threads() if len(self) * math.prod(shape) >= MANY else 1
-        if at_once == 1 or len(self) == 1:
-            return torch.stack([row(b) for b in range(len(self))])
-        with ThreadPoolExecutor(at_once) as pool:  # one thread draws all numbers of a sample
-            return torch.stack(list(pool.map(row, range(len(self)))))
+        They are the same on every device, and in single precision for every number type.
+        """
+        return self._drawn([self.stream(b, purpose) for b in range(len(self))], shape, normal)
 
     def draw_shared(self, purpose: str, shape: Sequence[int]) -> Tensor:
         """Random numbers uniform in [0, 1) that all samples of a seed share, `[1, *shape]`."""
-        digest = hashlib.sha256(f"{self.seed}\0shared\0{purpose}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big", signed=True))
-        drawn = torch.rand(1, *shape, generator=generator)
-        return drawn.to(self.inputs.device, self.dtype)
+        return self._drawn([Stream.of(self.seed, "shared", purpose)], shape)
+
+    def _drawn(
+        self, streams: Sequence[Stream], shape: Sequence[int], normal: bool = False
+    ) -> Tensor:
+        device, threads = self.inputs.device, torch.get_num_threads()
+        numbers = drawn(streams, math.prod(shape), device, normal=normal, threads=threads)
+        return numbers.reshape(len(streams), *shape).to(self.dtype)
 
     def redrawn(self, number: int) -> "Batch":
         """The same samples with the random numbers of draw `number`; 0 keeps their own."""
         if number == 0:
             return self
-        digest = hashlib.sha256(f"{self.seed}\0draw\0{number}".encode()).digest()
-        return replace(self, seed=int.from_bytes(digest[:8], "big"))
+        return replace(self, seed=Stream.of(self.seed, "draw", number).seed)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -185,6 +198,7 @@ class Batch:
             self,
             ids=tuple(self.ids[i] for i in index),
             groups=self.groups and tuple(self.groups[i] for i in index),
+            contents=tuple(self.contents[i] for i in index),
         )
         return chosen._each(lambda t: t[pick])
 

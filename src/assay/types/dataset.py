@@ -15,6 +15,7 @@ from assay.types.batch import Batch, Prepare
 from assay.types.model import OutputRead
 from assay.types.painted import Parts
 from assay.types.pixels import Pixels, Preprocess
+from assay.types.sample_content import content_of
 from assay.types.tokens import Tokenize, Tokens
 
 UPPER_BOUND = "upper_bound_truth"  # in a dataset's `has`: parts of its truth may be irrelevant
@@ -78,8 +79,7 @@ class Dataset:
     def with_train(self, train: "Dataset") -> "Dataset":
         """The same samples with a training split.
 
-        Its ids begin with `train/`. Random numbers follow ids, so no training sample shares the
-        random numbers of a scored one.
+        Its ids begin with `train/`, so they differ from those of the scored samples.
 
         Raises:
             InputError: The training samples are the scored ones, of another modality, or have no
@@ -157,6 +157,9 @@ class Dataset:
             tokens=tokens,
             dataset=self,
             prepare=prepare,
+            contents=tuple(
+                content_of(s.input, None if tokens is None else tokens.pad) for s in samples
+            ),
         )
 
     def partner(self, sample: str) -> str:

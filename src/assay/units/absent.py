@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from assay.units.features import Features
 KEPT = 2**28  # bytes of random sets cached per batch: 64 samples of 224 x 224 pixels, 600 sets
 
 
+# The number removed to the nearest unit, or the number removed or kept rounded down.
+RoundedNumber = Literal["nearest", "removed", "kept"]
 MOST_SETS = 100_000  # random sets of one size: drawing more takes hours for every sample
 
 
@@ -44,6 +46,11 @@ def each(features: Features) -> Absent:
     units = torch.arange(features.count, device=features.valid.device)
     rows = tuple(str(p) for p in range(features.count))
     return Absent("each", rows, lambda _, rows: rows[:, None] == units, valid=_some(features.valid))
+
+
+def everything(features: Features) -> Absent:
+    """The one set that holds all units."""
+    return Absent("everything", ("all",), lambda samples, _: features.valid[samples])
 
 
 def _some(valid: Tensor) -> Tensor | None:
@@ -87,11 +94,10 @@ def _drawn(
     cached = batch.drawn_sets.get(name)
     if cached is not None and len(cached) >= n:
         return cached[:n]
-    generator = batch.generator(sample, f"subset {features.key} {size}")
     able = features.valid[sample].nonzero().flatten().cpu().numpy()
     sets = np.zeros((n, features.count), dtype=bool)
-    for row in sets:
-        row[able[torch.randperm(len(able), generator=generator)[:size].numpy()]] = True
+    stream = batch.stream(sample, f"subset {features.key} {size}")
+    sets[:, able] = stream.subsets(n, len(able), size)
     bits = np.packbits(sets, axis=1)
     if sum(cached.nbytes for cached in batch.drawn_sets.values()) + bits.nbytes <= KEPT:
         batch.drawn_sets[name] = bits
@@ -134,15 +140,17 @@ def by_rank(
     fractions: Sequence[float],
     *,
     descending: bool,
+    whole: RoundedNumber = "nearest",
 ) -> Absent:
     """The first share of units by value `[B, P]`: nested sets of exact size, seeded ties.
 
     The ascending order is the reversed descending one, including ties and sizes: removing a share
-    in ascending order leaves what removing the rest in descending order removes.
+    in ascending order leaves what removing the rest in descending order removes. `whole` says how
+    a share becomes a whole number of units, as for `rank_counts`.
     """
     fractions = [float(f"{f:.9g}") for f in fractions]  # as in the names of the rows
     number = features.valid.sum(1, dtype=torch.int32)[:, None]  # [B, 1]
-    counts = rank_counts(features, fractions, descending=descending)
+    counts = rank_counts(features, fractions, descending=descending, whole=whole)
     rows = tuple("none" if f == 0 else "all" if f == 1 else f"{f:.9g}" for f in fractions)
 
     @functools.cache  # sorted only if some row is not in memory yet
@@ -154,16 +162,27 @@ def by_rank(
     def make(samples: Tensor, rows: Tensor) -> Tensor:
         return position()[samples] < counts[samples, rows][:, None]
 
-    return Absent(f"rank {'descending' if descending else 'ascending'}", rows, make, values)
+    family = f"rank {'descending' if descending else 'ascending'}"
+    return Absent(family if whole == "nearest" else f"{family}, {whole}", rows, make, values)
 
 
-def rank_counts(features: Features, fractions: Sequence[float], *, descending: bool) -> Tensor:
-    """How many of each sample's units `by_rank` takes: int32 `[B, K]`, to the nearest number."""
-    counted = [float(f"{f if descending else 1 - f:.9g}") for f in fractions]
+def rank_counts(
+    features: Features,
+    fractions: Sequence[float],
+    *,
+    descending: bool,
+    whole: RoundedNumber = "nearest",
+) -> Tensor:
+    """How many of each sample's units `by_rank` takes: int32 `[B, K]`.
+
+    To the nearest number, or such that the number removed or the number kept is rounded down.
+    """
+    removed = whole == "removed" or (whole == "nearest" and descending)
+    counted = [float(f"{f if removed else 1 - f:.9g}") for f in fractions]
     shares = torch.tensor(counted, dtype=torch.float64, device=features.valid.device)
     number = features.valid.sum(1, dtype=torch.int32)[:, None]  # [B, 1]
-    counts = (shares * number + 0.5).floor().int()
-    return counts if descending else number - counts
+    counts = (shares * number + (0.5 if whole == "nearest" else 0.0)).floor().int()
+    return counts if removed else number - counts
 
 
 def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P] int32
@@ -173,8 +192,8 @@ def ranks(batch: Batch, features: Features, values: Tensor) -> Tensor:  # [B, P]
     ranked = low.gather(1, units)
     for b in (ranked[:, 1:] == ranked[:, :-1]).any(1).nonzero().flatten().tolist():
         able = features.valid[b].nonzero().flatten()
-        drawn = torch.randperm(len(able), generator=batch.generator(b, "ties")).to(low.device)
-        shuffle = able[drawn]
+        drawn = torch.from_numpy(batch.stream(b, "ties").orders(1, len(able))[0])
+        shuffle = able[drawn.to(low.device)]
         units[b, : len(able)] = shuffle[low[b, shuffle].argsort(descending=True, stable=True)]
         units[b, len(able) :] = (~features.valid[b]).nonzero().flatten()
     steps = torch.arange(features.count, dtype=torch.int32, device=low.device).expand_as(units)

@@ -165,12 +165,7 @@ def grid(batch: Batch, *, side: Count = 4) -> Features:
     """`side` x `side` cells that cover the image; on anything else the units are the entries."""
     if len(batch.map_shape) != 2:
         return elements(batch)
-    height, width = batch.map_shape
-    if side > min(height, width):
-        raise InputError(
-            f"Expected a grid of at most {min(height, width)} cells a side on images of {height} x "
-            f"{width} pixels, got {side}."
-        )
+    height, width = _sides(batch, side)
     rows = columns = side
     device = batch.inputs.device
     row = torch.arange(height, device=device) * rows // height
@@ -180,6 +175,46 @@ def grid(batch: Batch, *, side: Count = 4) -> Features:
     return Features(
         f"grid({rows}x{columns})", batch.map_shape, rows * columns, everywhere, index=index
     )
+
+
+def _sides(batch: Batch, side: int) -> tuple[int, int]:
+    """Height and width of the images; both hold a grid of `side` cells.
+
+    Raises:
+        InputError: A cell would be smaller than a pixel.
+    """
+    height, width = batch.map_shape
+    if side > min(height, width):
+        raise InputError(
+            f"Expected a grid of at most {min(height, width)} cells a side on images of {height} x "
+            f"{width} pixels, got {side}."
+        )
+    return height, width
+
+
+@units("shifted_grid", title="Grid cells, shifted at random")
+def shifted_grid(batch: Batch, *, side: Count = 8) -> Features:
+    """The cells of `grid`, in each sample shifted by its own random part of a cell.
+
+    Cells at the border are cut, so there are up to `side` + 1 in a row. On anything but images the
+    units are the entries.
+    """
+    if len(batch.map_shape) != 2:
+        return elements(batch)
+    height, width = _sides(batch, side)
+    device = batch.inputs.device
+    shifts = batch.draw("grid offset", (2,)).double().unbind(1)  # [B] each, from 0 to 1
+    lines = [  # [B, H] and [B, W]: from 0 to `side`
+        (torch.arange(n, device=device) + (shift * -(-n // side)).floor()[:, None]).long()
+        * side
+        // n
+        for n, shift in zip((height, width), shifts, strict=True)
+    ]
+    index = lines[0][:, :, None] * (side + 1) + lines[1][:, None, :]  # [B, H, W]
+    count = (side + 1) ** 2
+    valid = torch.zeros(len(batch), count, dtype=torch.bool, device=device)
+    valid.scatter_(1, index.flatten(1), True)
+    return Features(f"grid({side}x{side};offset)", batch.map_shape, count, valid, index=index)
 
 
 @units("windows", title="Overlapping windows")

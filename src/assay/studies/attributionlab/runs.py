@@ -28,6 +28,9 @@ SUBSETS = 30  # of each share; the paper takes 100
 PIXELS: Options = {
     "units": "elements", "output": "probability", "shares": SHARES, "subsets": SUBSETS,
 }  # fmt: skip
+# What the paper's curves remove, and what stands there: single pixels, black.
+BLACK: Options = {"units": "elements", "fill": "zero"}
+CELLS = 14  # a side, of random sets that are not of single pixels
 SMALL = 64  # pixels per side where every protocol is run
 PATCHES = "assay.studies.attributionlab.units:true_patches"
 
@@ -176,11 +179,10 @@ def papers_protocols() -> list[Item]:
     """Truth on all sides, and the paper's metrics with black and with the true background."""
     return [
         *truth(),
-        "insertion",
-        "deletion",
+        *(_black(name) for name in ("insertion", "deletion")),
         {"sensitivity_n": {**PIXELS, "label": "sensitivity_n"}},
-        {"insertion": {"fill": "given", "label": "insertion given"}},
-        {"deletion": {"fill": "given", "label": "deletion given"}},
+        {"insertion": {**BLACK, "fill": "given", "label": "insertion given"}},
+        {"deletion": {**BLACK, "fill": "given", "label": "deletion given"}},
         {"sensitivity_n": {**PIXELS, "fill": "given", "label": "sensitivity_n given"}},
     ]
 
@@ -195,12 +197,21 @@ def truth_and_subsets() -> list[Item]:
     return [*truth(), {"sensitivity_n": {**PIXELS, "label": "sensitivity_n"}}]
 
 
-# Every other protocol that runs the network, with its defaults (black).
+def _black(name: str) -> Item:
+    return {name: {**BLACK, "label": name}}
+
+
+# Every other protocol that runs the network, with black where nothing is imputed.
+CURVES = (
+    "morf", "lerf", "abpc", "incremental_deletion", "accuracy_morf", "accuracy_lerf",
+    "comprehensiveness", "sufficiency",
+)  # fmt: skip
 OTHERS: tuple[Item, ...] = (
-    {"sensitivity_n": {"label": "sensitivity_n cells"}},
-    "morf", "lerf", "abpc", "incremental_deletion", "accuracy_morf", "accuracy_lerf", "road_morf",
-    "road_lerf", "single_deletion", "infidelity", "faithfulness_correlation", "soundness",
-    "completeness", "comprehensiveness", "sufficiency",
+    {"sensitivity_n": {"grid": CELLS, "label": "sensitivity_n cells"}},
+    {"faithfulness_correlation": {"grid": CELLS, "label": "faithfulness_correlation"}},
+    *map(_black, CURVES),
+    "road_morf", "road_lerf", "single_deletion", "infidelity", "soundness",
+    "completeness",
 )  # fmt: skip
 
 
@@ -216,6 +227,7 @@ def _suite(environment: Item, methods: list[Item], protocols: list[Item], study:
             "methods": methods,
             "protocols": protocols,
             "seeds": [study.seed],
+            "controls": "off",
         }
     )
 

@@ -160,6 +160,7 @@ def _incremental(attribution: str) -> Protocols:
         {
             "incremental_deletion": {
                 "steps": "idsds", "attribution": attribution, "force": True,
+                "units": "elements", "fill": "zero",
                 "label": f"incremental deletion, {attribution}",
             }
         }

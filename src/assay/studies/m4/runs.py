@@ -94,6 +94,7 @@ def _score(name: str, kind: Kind, made: Environment, study: Study) -> dict[str, 
         device=study.device,
         micro_batch=study.micro_batch,
         keep_maps=False,
+        controls="off",
     )
     reading = Reading(results)
     return {m: float(np.nanmean(reading.values("synscore", m))) for m in reading.methods}

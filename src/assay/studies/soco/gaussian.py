@@ -105,7 +105,15 @@ def trial(variant: GaussianVariant, seed: int, samples: int = SAMPLES) -> Gaussi
         {"completeness": {"fill": fill, "relative": False, "thresholds": THRESHOLDS}},
     ]
     results = benchmark(
-        net, (x, y), maps, protocols, seed, progress=False, keep_maps=False, micro_batch=ROWS
+        net,
+        (x, y),
+        maps,
+        protocols,
+        seed,
+        progress=False,
+        keep_maps=False,
+        micro_batch=ROWS,
+        controls="off",
     )
     reading = Reading(results)
     soundness, completeness = reading.protocols

@@ -41,6 +41,7 @@ def _inside(plant: str, study: Study) -> dict[str, Floats]:
         ["attribution_percent"],
         out=study.out / plant,
         device=study.device,
+        controls="off",
     )
     reading = Reading(results)
     return {method: reading.values("attribution_percent", method) for method in CRAFTED.values()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.plugins.option_types import Item
+from assay.plugins.option_types import Item, Options
 from assay.studies.soco import value
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ KINDS = ("smoothgrad", "smoothgrad_sq", "vargrad")
 EXPLAINED = {
     "gradcam": "modified", "integrated_gradients": "modified", "extremal_perturbation": "masks",
 }  # fmt: skip
+# What deletion removes, and what stands there: single pixels, the mean colour.
+MEAN_COLOUR: Options = {"units": "elements", "fill": "zero"}
 SCHEMES: tuple[value.Scheme, ...] = ("constant", "random", "partial")
 WAYS = ("original", "remove", "introduce")
 FEWER = 1000  # samples of InputIBA
@@ -33,7 +35,8 @@ def ensembles_suite(study: Study, model: str) -> Spec:
     ig = {"steps": study.steps}
     methods: list[Item] = [{"integrated_gradients": {**ig, "label": "ig"}}]
     methods += [{name: {**ig, "noise": NOISE, "label": name}} for name in ENSEMBLES]
-    protocols = ["soundness", "completeness", "road_morf", "road_lerf", "accuracy_morf"]
+    deletion: Item = {"accuracy_morf": {**MEAN_COLOUR, "label": "accuracy_morf"}}
+    protocols: list[Item] = ["soundness", "completeness", "road_morf", "road_lerf", deletion]
     return study.suite(model, methods, protocols)
 
 
@@ -54,7 +57,7 @@ CHANGES_SHOW: list[Item] = [
     {"completeness": {"label": "completeness"}},
     {"completeness": {"relative": False, "label": "completeness_absolute"}},
     {"road_morf": {"steps": 10, "label": "road"}},
-    {"accuracy_morf": {"steps": 10, "label": "deletion"}},
+    {"accuracy_morf": {**MEAN_COLOUR, "steps": 10, "label": "deletion"}},
 ]
 
 

@@ -66,7 +66,7 @@ def _areas(study: Study, kind: str, seed: int) -> Floats:  # [methods]
         model, data, list(METHODS), [{"road_morf": {"steps": 10, "label": "road"}}], seed,
         study.out / f"road-{kind}-{seed}",
         limit=min(study.n, MOST), device=study.device, micro_batch=study.micro_batch,
-        keep_maps=False,
+        keep_maps=False, controls="off",
     )  # fmt: skip
     reading = Reading(results)
     return np.array([reading.values("road", method).mean() for method in METHODS])
