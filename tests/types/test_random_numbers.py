@@ -9,6 +9,7 @@ import scipy.stats
 import torch
 from torch import Tensor
 
+from assay.types import inverse_normal as inverse
 from assay.types.inverse_normal import inverse_normal
 from assay.types.random_numbers import (
     BLOCKS_AT_ONCE,
@@ -107,6 +108,29 @@ def test_normal_numbers_are_the_inverse_of_the_uniform_ones() -> None:
     exact = scipy.special.ndtri((bits.double().numpy() + 0.5) / 2**24)
     assert np.abs(inverse_normal(bits).double().numpy() - exact).max() < 2e-6
     assert torch.equal(inverse_normal(bits), -inverse_normal(2**24 - 1 - bits))
+
+
+def test_every_step_of_normal_numbers_is_rounded_as_ieee_754_says() -> None:
+    """NumPy, whose single-precision operations are all rounded correctly, does the same steps."""
+    bits = torch.arange(0, 2**24, 37, dtype=torch.int32)
+    odd = (2 * bits.numpy() + 1 - 2**24).astype(np.float32)
+    mantissa, exponent = np.frexp(np.float32(2**24) - np.abs(odd))
+    mantissa = mantissa * np.float32(2)  # in [1, 2)
+    root_two = np.float32(2**0.5)
+    ratio = (mantissa - root_two) / (mantissa + root_two)
+    series = _horner(ratio * ratio, (2 / 7, 2 / 5, 2 / 3, 2.0)) * ratio
+    halvings = (np.float32(25.5) - exponent).astype(np.float32)
+    t = np.sqrt(halvings * np.float32(math.log(2)) - series)
+    size = _horner(t, inverse._ABOVE) / _horner(t, inverse._BELOW)
+    size *= np.maximum(t - np.float32(math.sqrt(math.log(2))), np.float32(0))
+    assert np.array_equal(inverse_normal(bits).numpy(), np.copysign(size, odd))
+
+
+def _horner(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
+    value = np.zeros_like(x)
+    for coefficient in coefficients:
+        value = value * x + np.float32(coefficient)
+    return value
 
 
 def test_normal_numbers_are_normal() -> None:
