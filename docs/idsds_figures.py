@@ -26,18 +26,21 @@ from assay.studies.idsds import (
 from assay.studies.idsds.contrasts import UnitScores, scores
 from assay.studies.idsds.paper_methods import (
     AGNOSTIC,
+    ALL,
     ATTENTION,
     CONVOLUTIONAL,
+    FEW_MASKS,
     INTRINSIC,
     NINE,
     OF_PROBABILITY,
     PARTS,
     RESNET,
     SD,
+    STEPS,
     VGG,
     VIT,
 )
-from assay.studies.idsds.score_table import ScoreTable, read_scores
+from assay.studies.idsds.score_table import PanelScore, ScoreTable, read_scores
 from assay.training.zoo import LEAST
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +51,7 @@ MARKED = re.compile(r"(<!-- results -->\n).*?(<!-- /results -->)", flags=re.S)
 
 COLOURS = ("#00796b", "#e65100", "#3949ab", "#c2185b", "#558b2f", "#6d4c41")
 LEFT, WIDTH, STEP, TOP = 120, 480, 20, 60  # of a plot, in pixels
+NORMAL = 1.96  # standard errors of a 95 % interval over many images
 Named = Mapping[str, Effect]  # numbers by method or network
 
 
@@ -377,11 +381,44 @@ def protocol_tables(table: ScoreTable) -> Iterator[str]:
             yield from lines
 
 
+def all_methods(table: ScoreTable) -> Iterator[str]:
+    """All methods on one seed of some networks, with intervals over images, as Markdown."""
+    rows = table.select("all", protocol=SD)
+    if not rows:
+        return
+    images = max(row.n for row in rows)
+    yield ""
+    yield f"All {len(ALL)} methods on one seed of each network, {images} test images: mean and"
+    yield "95 % interval over images. IDSDS is of the fine-tuned network, SDS of the original. Here"
+    yield f"integrated gradients take {STEPS} steps and RISE {FEW_MASKS} masks. A cell is empty where"
+    yield "the method does not apply or was not scored."
+    for arm, name in (("tuned", "IDSDS"), ("base", "SDS")):
+        networks = list(dict.fromkeys(row.network for row in rows if row.arm == arm))
+        found = {(r.method, r.network): r for r in rows if r.arm == arm and r.status == "ok"}
+        if not networks:
+            continue
+        yield ""
+        yield f"| {name} | {' | '.join(f'`{n}`' for n in networks)} |"
+        yield "|---|" + "---|" * len(networks)
+        for method in ALL:
+            cells = [over_images(found.get((method, network))) for network in networks]
+            if any(cells):
+                yield f"| {method} | {' | '.join(cells)} |"
+
+
+def over_images(row: PanelScore | None) -> str:
+    """A mean with its interval over images."""
+    if row is None or row.sd is None:
+        return ""
+    arm = NORMAL * row.sd / math.sqrt(row.n)
+    return f"{row.mean:.3f} [{row.mean - arm:.3f}, {row.mean + arm:.3f}]"
+
+
 def draw(table: ScoreTable, images: Path = IMAGES) -> list[str]:
     """Write the plots and return the lines of the page."""
     lines = list(protocol_tables(table))
     if lines:
-        lines = [*scored_networks(table), *lines]
+        lines = [*scored_networks(table), *lines, *all_methods(table)]
     for name, (title, plot) in FIGURES.items():
         svg = plot(table)
         path = images / f"idsds_{name}.svg"
