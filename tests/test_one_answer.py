@@ -6,15 +6,17 @@ import html
 import io
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from rich.console import Console
 
 import assay
-from assay.commands.printing import print_answer
+from assay.commands.run import _print_order as print_order
 from assay.plugins import registry
 from assay.plugins.questions import OF_BUILT_IN, QUESTIONS
 from assay.results import Results
@@ -61,7 +63,8 @@ def lead(results: Results, folder: Path) -> str:
 
 def printed(results: Results) -> str:
     console = Console(record=True, width=1000, file=io.StringIO())
-    print_answer(console, results)
+    with patch("assay.commands.run.console", console):
+        print_order(results)
     return console.export_text()
 
 
@@ -82,6 +85,14 @@ def test_all_list_the_methods_in_one_order(stored: Results, tmp_path: Path) -> N
     names = [re.split(" {2,}", line.strip()) for line in str(stored).splitlines()[4:] if line]
     text = [next(part for part in parts if part[:1].isalpha()) for parts in names]
     assert [name.removesuffix(" (control)") for name in text] == listed
+
+
+def test_a_run_without_scores_can_be_shown(runs: dict[str, Results], tmp_path: Path) -> None:
+    for name in ("spec.yaml", "manifest.json"):
+        shutil.copy(runs["few"].folder / name, tmp_path / name)
+    results = assay.load(tmp_path)
+    assert str(results).endswith("no scores yet")
+    assert results._repr_html_() == html.escape(str(results))
 
 
 def test_the_listed_order_is_that_of_the_differences(stored: Results) -> None:

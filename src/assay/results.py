@@ -1,6 +1,7 @@
 """A run read back from its folder: tables, order, page."""
 
 import functools
+import html
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -344,11 +345,15 @@ class Results:
 
     def __str__(self) -> str:
         """The answer in words, then the list of the methods of each setting."""
+        if not self.files.any_cells:
+            return f"{self!r}: no scores yet"
         from assay.ranking.listing_table import whole_text
 
         return whole_text(self.answer, self.answers, self.leaderboard().over_protocols)
 
     def _repr_html_(self) -> str:
+        if not self.files.any_cells:
+            return html.escape(str(self))
         from assay.ranking.listing_table import whole_html
 
         return whole_html(self.answer, self.answers, self.leaderboard().over_protocols)

@@ -191,7 +191,7 @@ def test_a_control_may_stand_above_the_best() -> None:
     assert ("centre", "a", "necessity") in {
         (one.winner, one.loser, one.question) for one in answer.controls_ahead
     }
-    assert "But the control centre is better than a under necessity" in headline([answer])
+    assert "But it is worse than the control centre under necessity." in headline([answer])
     assert {"a", "b"} == set(answer.not_above)
 
 
@@ -319,7 +319,7 @@ def test_a_method_without_a_common_protocol_is_named() -> None:
 def test_a_trade_off_is_not_called_unresolved() -> None:
     first, second = drawn(39, a=1.0, b=0.0), drawn(40, a=0.0, b=1.0)
     text = headline(rank(several(first), several(second, protocol="insertion")).answers)
-    assert text.startswith("No one of the 2 methods is the best. ")
+    assert text.startswith("None of the 2 methods is the best under all questions. ")
     assert "is better under" in text
     assert "do not separate" not in text
 

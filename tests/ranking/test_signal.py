@@ -111,7 +111,7 @@ def test_methods_like_random_are_not_told_apart() -> None:
 
     rows = by_protocol(run(net, (x, y), methods=[noise]))
     assert rows["single_deletion"]["controls_apart"] is False
-    assert rows["single_deletion"]["sentence"].endswith("No method is told apart from random.")
+    assert rows["single_deletion"]["sentence"].endswith("No method differs clearly from random.")
     few = by_protocol(run(net, (x[:6], y[:6])))
     assert few["single_deletion"]["controls_apart"] is None
     alone = by_protocol(run(net, (x, y), controls="off"))
@@ -141,7 +141,7 @@ def test_a_method_must_differ_from_shuffled_too() -> None:
         registry._REGISTERED["method"].pop("fixed_map")
     assert beside["controls_apart"] is False
     assert beside["sentence"].endswith(
-        "No method is told apart from shuffled[of=fixed_map] and random."
+        "No method differs clearly from every one of shuffled[of=fixed_map] and random."
     )
 
 
@@ -243,4 +243,4 @@ def test_signals_are_on_the_page(tmp_path: Any) -> None:
     net, x, y = linear_data()
     page = run(net, (x, y), out=tmp_path).report().read_text()
     assert "Is there anything to rank?" in page
-    assert "told apart from random" in page
+    assert "differs clearly from random" in page

@@ -196,7 +196,7 @@ def test_a_control_that_wins_is_named(tmp_path: Path):
     methods["random"] = (0.1, "random")
     plan = Plan([Setting("photos", "net")], methods, {"morf": True})
     found = render(write(tmp_path, plan))
-    assert "But the control <b>edge</b> is better than <b>one</b> under necessity." in found
+    assert "But it is worse than the control <b>edge</b> under necessity." in found
 
 
 def test_no_control_no_floor(tmp_path: Path):

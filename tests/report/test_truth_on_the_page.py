@@ -139,7 +139,7 @@ def test_a_run_by_the_truth_alone_is_ordered_by_it(tmp_path: Path):
     plan = plan_of(Setting("colours", "colours"))
     plan.protocols = {"truth_f1": True}
     found = render(write(tmp_path, plan))
-    assert "By the truth (truth_f1), <b>gradcam</b> comes first." in found
+    assert "By the truth: <b>gradcam</b> is the best of 3 methods; no other one beats it." in found
     assert "Without the truth" not in found
     assert "<h3>By the truth</h3>" in found
     assert "<h3>Per protocol</h3>" not in found

@@ -48,7 +48,7 @@ def print_accuracy(console: Console, row: CleanAccuracy) -> None:
 
 def print_answer(console: Console, results: Results) -> None:
     """Print the answer in words, then the list of the methods per dataset and model."""
-    from assay.ranking.answer_words import floor, sentences, setting_text
+    from assay.ranking.answer_words import floor, question_lines, sentences, setting_text
 
     board, manifest = results.leaderboard(), results.entries
     console.print(results.answer, style="bold", markup=False, highlight=False, soft_wrap=True)
@@ -64,7 +64,9 @@ def print_answer(console: Console, results: Results) -> None:
             line = f"{setting_text(answer.setting)}: {left_out.protocol} has no part in the answer"
             text = f"{line}: {left_out.reason}."
             console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
-        _print_truth(console, manifest, board, answer.setting[:2])
+        _print_truth(console, manifest, board, answer)
+    for line in question_lines(results.answers):
+        console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def _list_table(rows: list[OverallRow], answer: Answer) -> Table:
@@ -83,20 +85,22 @@ def _setting(dataset: str, model: str) -> str:
     return dataset if dataset == model else f"{dataset}, {model}"  # an environment is both
 
 
-def _print_truth(
-    console: Console, manifest: Manifest, board: Leaderboard, where: tuple[str, str]
-) -> None:
+def _print_truth(console: Console, manifest: Manifest, board: Leaderboard, answer: Answer) -> None:
     """Print the methods by the truth, where it is known: it has no part in the overall list."""
+    from assay.ranking.answer_words import setting_text
+
+    several = len({one.setting.checkpoint for one in board.answers}) > 1
     for protocol in manifest.truth_protocols:
         scores = [
             f"{row.method} {row.mean:.3f}"
             for row in board.by_protocol
-            if (row.dataset, row.model, row.protocol) == (*where, protocol)
+            if (row.setting, row.protocol) == (answer.setting, protocol)
             and row.rank is not None
             and not row.control
         ]
         if scores:
-            line = f"By the truth, {protocol} on {where[0]}: {', '.join(scores)}."
+            where = setting_text(answer.setting, several)
+            line = f"By the truth, {protocol} on {where}: {', '.join(scores)}."
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -233,8 +233,8 @@ def _print_order(results: Results) -> None:
         print_validation,
     )
 
-    print_signals(console, results)
     print_answer(console, results)
+    print_signals(console, results)
     print_validation(console, results)
     print_promises(console, results)
     print_unranked(console, results)

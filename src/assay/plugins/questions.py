@@ -9,6 +9,7 @@ from assay.errors import InputError
 
 BOTH = "necessity and sufficiency"  # counts only where neither of the two is asked by itself
 PARTS_OF_BOTH = ("necessity", "sufficiency")
+KNOWN_TRUTH = "known truth"
 OTHER = "other"  # of protocols that declare none: together they have one vote
 
 QUESTIONS: Mapping[str, str] = {
@@ -17,7 +18,7 @@ QUESTIONS: Mapping[str, str] = {
     BOTH: "How far are both apart? It counts only where neither is asked by itself.",
     "effects": "Do a map's sums over units or sets agree with what their removal changes?",
     "values": "Do the attribution values say how much information is in what they mark?",
-    "known truth": "Does the map agree with the known truth?",
+    KNOWN_TRUTH: "Does the map agree with the known truth?",
     "retraining, necessity": "Does a network fail to learn without the most relevant units?",
     "retraining, sufficiency": "Does a network learn from the most relevant units alone?",
     "leakage": "Does the shape of what is removed give away the class?",
@@ -35,7 +36,7 @@ OF_BUILT_IN: Mapping[str, str] = {
         "effects": "single_deletion in_domain_single_deletion part_deletion infidelity "
         "sensitivity_n faithfulness_correlation",
         "values": "soundness part_completeness",
-        "known truth": "truth_f1 truth_precision truth_recall attribution_percent pointing_game "
+        KNOWN_TRUTH: "truth_f1 truth_precision truth_recall attribution_percent pointing_game "
         "synscore modulo_insertion modulo_deletion modulo_sensitivity_n",
         "retraining, necessity": "roar",
         "retraining, sufficiency": "kar",
@@ -48,8 +49,10 @@ OF_BUILT_IN: Mapping[str, str] = {
 
 def check_question(protocol: str, question: str) -> None:
     """Refuse an empty question and one that is nearly a known one; a new one is welcome."""
-    near = get_close_matches(question, QUESTIONS, 1, 0.8) if question not in QUESTIONS else []
-    if not question or near:
+    text = isinstance(question, str)
+    known = text and question in QUESTIONS
+    near = get_close_matches(question, QUESTIONS, 1, 0.8) if text and not known else []
+    if not text or not question or near:
         hint = f" Did you mean `{near[0]}`?" if near else ""
         raise InputError(
             f"Expected protocol `{protocol}` to declare a `question`, one of "

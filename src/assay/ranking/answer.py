@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,8 +59,10 @@ class Answer:
         n_groups: Number of independent groups of samples.
         protocols_left_out: Protocols that have no part in the answer.
         nothing: Why there is no answer; empty where there is one.
-        truth: The protocol that knows the truth and ranks the methods; empty where there is none.
-        true_first: The methods in first place by it.
+        silent: Why no protocol that runs the network ranks a method, where only those that know
+            the truth are left; empty otherwise.
+        true_first: The methods in first place by each protocol that knows the truth and separates
+            methods.
     """
 
     setting: SettingKey
@@ -82,8 +84,8 @@ class Answer:
     n_groups: int = 0
     protocols_left_out: tuple[LeftOutProtocol, ...] = ()
     nothing: str = ""
-    truth: str = ""
-    true_first: tuple[str, ...] = ()
+    silent: str = ""
+    true_first: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def enough(self) -> bool:
@@ -124,6 +126,7 @@ def answer_of(
     controls: Mapping[str, str],
     results: Sequence[QuestionResult],
     by_fill: Mapping[str, Sequence[QuestionResult]],
+    noise: Collection[str] = (),
 ) -> Answer:
     """The answer from all pairs under all questions.
 
@@ -134,13 +137,14 @@ def answer_of(
         controls: Kind of each control.
         results: All pairs under each question.
         by_fill: The same from the protocols of each fill alone, if there are several.
+        noise: Controls that a method must beat besides those of the kinds in `FLOOR`.
     """
     same_as = _same(listed, names, results)
     chosen = [name for name in listed if name not in same_as]
     places = [names.index(name) for name in chosen]
     best = _best(chosen, [_better(one, places) for one in results])
     relation = beats([_better(one, places) for one in results])
-    floor = [name for name in names if controls.get(name) in FLOOR]
+    floor = [name for name in names if controls.get(name) in FLOOR or name in noise]
     return Answer(
         setting,
         tuple(listed),

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from assay.plugins.questions import KNOWN_TRUTH, QUESTIONS
 from assay.ranking.answer import Answer
 from assay.store import SettingKey
 
 NAMED = 3  # methods that a sentence names
 SHORT = 2  # exceptions that a sentence names
-KNOWN_TRUTH = "known truth"
+WORDS = 60  # of a headline
+REST = 6  # words that count the answers without room
 
 
 def headline(answers: Sequence[Answer]) -> str:
-    """The answer over all settings in few sentences.
+    """The answer over all settings in at most 60 words, or its first sentence.
 
-    Environments, whose data and network were made for each other, count only where there is
+    The most important sentences come first; those that do not fit are left out, and the list says
+    them. Environments, whose data and network were made for each other, count only where there is
     nothing else: they show whether protocols are right.
     """
     asked = [one for one in answers if not is_environment(one.setting)] or list(answers)
@@ -23,16 +26,33 @@ def headline(answers: Sequence[Answer]) -> str:
         return "Nothing was ranked."
     if len(asked) == 1:
         (only,) = asked
-        more = [differ(only), warnings(only), robust(only), twins(only)] if _sure(only) else []
-        return _joined(_begun(only), *more)
+        first, *parts = _begun(only)
+        if _sure(only):
+            parts += [differ(only), warnings(only), _without(only), _with_fill(only), twins(only)]
+        return _fitting(first, parts)
     names = _short_names([one.setting for one in asked])
     by_text: dict[str, list[str]] = {}
     for one in asked:
         more = [differ(one), above(one)] if _sure(one) else []
-        text = _joined(_begun(one, short=True), *more)
+        text = _joined(*_begun(one, short=True), *more)
         by_text.setdefault(text, []).append(names[one.setting])
-    lines = [f"{listed(places)}: {text}" for text, places in by_text.items()]
-    return _joined(*lines, _robust_everywhere(asked, names))
+    first, *lines = [f"{listed(places)}: {text}" for text, places in by_text.items()]
+    whole = _joined(first, *lines)
+    if len(whole.split()) <= WORDS:
+        return _fitting(whole, [_robust_everywhere(asked, names)])
+    kept = _fitting(first, lines, WORDS - REST)
+    left = sum(line not in kept for line in lines)
+    rest = f"The list shows {left} other answer{'' if left == 1 else 's'}." if left else ""
+    return _joined(kept, rest)
+
+
+def _fitting(first: str, more: Sequence[str], words: int = WORDS) -> str:
+    """The first text, and as many of the others as there is room for."""
+    text = first
+    for one in more:
+        longer = _joined(text, one)
+        text = longer if len(longer.split()) <= words else text
+    return text
 
 
 def _short_names(settings: Sequence[SettingKey]) -> dict[SettingKey, str]:
@@ -43,26 +63,37 @@ def _short_names(settings: Sequence[SettingKey]) -> dict[SettingKey, str]:
     return {setting: setting_text(setting, several) for setting in settings}
 
 
-def _begun(answer: Answer, short: bool = False) -> str:
-    """The first sentence: by the truth where it is known, then by the protocols without it."""
-    if not answer.true_first or (short and not is_environment(answer.setting)):
-        return who(answer)
+def _begun(answer: Answer, short: bool = False) -> list[str]:
+    """The first sentences: by the truth where it is known, then by the protocols without it."""
     if by_truth_alone(answer):
-        return by_truth(answer)
-    return f"{by_truth(answer)} Without the truth: {who(answer)}"
+        network = f"Only the known truth ranks here: {answer.silent}." if answer.silent else ""
+        return [_joined(network, f"By the truth: {who(answer)}")]
+    if not answer.true_first or (short and not is_environment(answer.setting)):
+        return [who(answer)]
+    return [by_truth(answer), f"Without the truth: {who(answer)}"]
 
 
 def by_truth(answer: Answer) -> str:
     """Which methods come first by the truth; empty where it is not known."""
     if not answer.true_first:
         return ""
-    verb = "comes" if len(answer.true_first) == 1 else "come"
-    return f"By the truth ({answer.truth}), {listed(answer.true_first)} {verb} first."
+    protocols, first = list(answer.true_first), list(answer.true_first.values())
+    if any(set(one) != set(first[0]) for one in first):
+        cases = [f"{p}: {listed(methods)}" for p, methods in answer.true_first.items()]
+        return f"Protocols that know the truth differ in the first method ({'; '.join(cases)})."
+    verb = "comes" if len(first[0]) == 1 else "come"
+    return f"By the truth ({listed(protocols)}), {listed(first[0])} {verb} first."
 
 
 def by_truth_alone(answer: Answer) -> bool:
     """Whether no other question is asked."""
-    return bool(answer.true_first) and set(answer.questions) <= {KNOWN_TRUTH}
+    return bool(answer.questions) and set(answer.questions) <= {KNOWN_TRUTH}
+
+
+def question_lines(answers: Sequence[Answer]) -> list[str]:
+    """What each question of the answers asks."""
+    names = dict.fromkeys(name for one in answers for name in one.questions)
+    return [f"{name}: {QUESTIONS[name]}" for name in names if name in QUESTIONS]
 
 
 def _sure(answer: Answer) -> bool:
@@ -71,9 +102,10 @@ def _sure(answer: Answer) -> bool:
 
 def sentences(answer: Answer) -> list[str]:
     """All that is to be said of one setting, the answer first."""
+    begun = " ".join(_begun(answer))
     if not _sure(answer):
-        return [_begun(answer)]
-    parts = [_begun(answer), differ(answer), warnings(answer), robust(answer), floor(answer)]
+        return [begun]
+    parts = [begun, differ(answer), warnings(answer), robust(answer), floor(answer)]
     return [text for text in (*parts, twins(answer)) if text]
 
 
@@ -103,7 +135,7 @@ def who(answer: Answer) -> str:
     if len(different) == 1:
         return f"{first} is the only method that could be ranked."
     if len(best) == len(different) and answer.advantages:
-        return f"No one of the {len(different)} methods is the best."
+        return f"None of the {len(different)} methods is the best under all questions."
     if len(best) == len(different):
         return (
             f"No method beats another: the data do not separate the {len(different)} methods. "
@@ -115,9 +147,7 @@ def who(answer: Answer) -> str:
 
 
 def differ(answer: Answer) -> str:
-    """Where the best methods differ from each other; nothing where only the truth is asked."""
-    if by_truth_alone(answer):
-        return ""
+    """Where the best methods differ from each other."""
     if len(answer.best) < 2 or len(answer.best) == len(answer.different):
         return _leaders(answer) if len(answer.best) > 1 and answer.advantages else ""
     return _leaders(answer) or "The data do not separate them."
@@ -143,8 +173,10 @@ def warnings(answer: Answer) -> str:
     if not ahead:
         return above(answer)
     one = ahead[0]
-    more = f" ({len(ahead) - 1} more such cases)" if len(ahead) > 1 else ""
-    return f"But the control {one.winner} is better than {one.loser} under {one.question}{more}."
+    others = len(ahead) - 1
+    more = f" ({others} more such case{'' if others == 1 else 's'})" if others else ""
+    which = "But it" if len(answer.best) == 1 else f"Of these, {one.loser}"
+    return f"{which} is worse than the control {one.winner} under {one.question}{more}."
 
 
 def above(answer: Answer) -> str:

@@ -280,7 +280,9 @@ class Block:
             values = self.statistic(methods, self.common)(np.ones((1, len(self.common))))[0]
             drawn = self.draws(methods, self.common, options)
             n_groups = _count_groups(groups)
-            differences = differences_of_draws(values, drawn, n_groups, level_of(options))
+            differences = differences_of_draws(
+                values, drawn, n_groups, level_of(options), self.width
+            )
         return differences.within(self.width)
 
     def draws(

@@ -145,7 +145,7 @@ def leaderboard(
     options: BootstrapOptions = {"level": level, "resamples": resamples, "seed": seed}
     blocks = read_blocks(scores, outcomes, ranges, replicates, without)
     rows = [row for block in blocks for row in block_rows(block, controls, options, aligned, noise)]
-    asked = Asked(questions or {}, fills or {}, frozenset(apart), silent or {})
+    asked = Asked(questions or {}, fills or {}, frozenset(apart), silent or {}, frozenset(noise))
     settings = [
         rank_overall(list(same_setting), controls, options, asked)
         for _, same_setting in groupby(blocks, key=lambda block: block.setting)
@@ -161,15 +161,18 @@ def leaderboard(
 def _with_rows(answer: Answer, rows: Sequence[BoardRow], truths: Collection[str]) -> Answer:
     """The answer with what single protocols say.
 
-    That is the methods in first place by the first protocol that knows the truth, and the best
-    methods that start from a protocol's fill.
+    That is the methods in first place by each protocol that knows the truth and separates methods,
+    and the best methods that start from a protocol's fill.
     """
     here = [row for row in rows if row.setting == answer.setting and not row.control]
     aligned = {row.method for row in here if row.aligned}
     answer = replace(answer, aligned=tuple(name for name in answer.best if name in aligned))
+    true_first = {}
     for truth in truths:
-        ranks = {row.method: row.rank for row in here if row.protocol == truth and row.rank}
-        if ranks:
-            first = tuple(method for method, rank in ranks.items() if rank == min(ranks.values()))
-            return replace(answer, truth=truth, true_first=first)
-    return answer
+        ranked = [row for row in here if row.protocol == truth and row.rank and row.ties_broken]
+        if ranked:
+            place = min(row.rank for row in ranked if row.rank)
+            first = tuple(row.method for row in ranked if row.rank == place)
+            if len(first) < len(ranked) or len(ranked) == 1:
+                true_first[truth] = first
+    return replace(answer, true_first=true_first)

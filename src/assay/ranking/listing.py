@@ -21,7 +21,7 @@ def protocols_behind(
     """How many protocols rank a method together with the reference."""
     if names[method] == reference:
         return sum(len(one.protocols) for one in questions.values())
-    column, _ = _pair(method, names.index(reference), len(names))
+    column, _ = pair_column(method, names.index(reference), len(names))
     return sum(int(one.count[column]) for one in questions.values())
 
 
@@ -29,7 +29,7 @@ def is_known(one: QuestionSum, method: int, reference: str, names: Sequence[str]
     """Whether a question ranks a method together with the reference."""
     if names[method] == reference:
         return bool(one.known.any())
-    column, _ = _pair(method, names.index(reference), len(names))
+    column, _ = pair_column(method, names.index(reference), len(names))
     return bool(one.known[column])
 
 
@@ -41,7 +41,7 @@ def differences_from(
 ) -> list[Interval]:
     """The difference of each method from the reference, over all questions, with its interval."""
     place = names.index(reference)
-    pairs = [_pair(i, place, len(names)) for i in range(len(names)) if i != place]
+    pairs = [pair_column(i, place, len(names)) for i in range(len(names)) if i != place]
     columns, signs = np.array([c for c, _ in pairs], np.int64), np.array([s for _, s in pairs])
     sums = list(questions.values())
     if not len(columns):
@@ -113,7 +113,7 @@ def _with_arm(one: Interval, arm: float) -> Interval:
     return replace(one, low=float(low), high=float(high))
 
 
-def _pair(one: int, other: int, methods: int) -> tuple[int, float]:
+def pair_column(one: int, other: int, methods: int) -> tuple[int, float]:
     """The column of a pair in the order of `triu_indices`, and the sign of one minus other."""
     low, high = min(one, other), max(one, other)
     column = low * methods - low * (low + 1) // 2 + high - low - 1

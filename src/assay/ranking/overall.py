@@ -7,13 +7,13 @@ is a listing. The answer is a partial order: see `assay.ranking.partial_order`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
 
-from assay.plugins.questions import BOTH, OTHER, PARTS_OF_BOTH
+from assay.plugins.questions import BOTH, KNOWN_TRUTH, OTHER, PARTS_OF_BOTH
 from assay.ranking.answer import Answer, LeftOutProtocol, answer_of, nothing_to_rank
 from assay.ranking.blocks import Block
 from assay.ranking.listing import differences_from, is_known, protocols_behind
@@ -104,12 +104,14 @@ class Asked:
         fills: What each one puts in place of absent units.
         apart: Protocols that are not mixed with others; they rank where no other one does.
         silent: Why a protocol has nothing to rank in a setting.
+        noise: Controls without information, besides those of the kind `random`.
     """
 
     questions: Mapping[str, str] = field(default_factory=dict)
     fills: Mapping[str, str] = field(default_factory=dict)
     apart: frozenset[str] = frozenset()
     silent: Mapping[tuple[SettingKey, str], str] = field(default_factory=dict)
+    noise: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,9 @@ def rank_overall(
     """
     setting = blocks[0].setting
     reference = reference_control(blocks, controls)
-    used, refused = _used(blocks, controls, asked, reference, options)
+    used, refused = counting_protocols(blocks, controls, asked, reference, options)
     names = sorted({scores.method for block in blocks for scores in block.methods})
-    reasons = {name: _reasons(name, used, controls) for name in names}
+    reasons = {name: _reasons(name, used, controls, asked.noise) for name in names}
     left_out = [
         LeftOutRow(*setting, method=name, protocol=protocol, reason=reason)
         for name in names
@@ -163,7 +165,7 @@ def reference_control(blocks: Sequence[Block], controls: Mapping[str, str]) -> s
     return RANDOM if RANDOM in random else next(iter(random), "")
 
 
-def _used(
+def counting_protocols(
     blocks: Sequence[Block],
     controls: Mapping[str, str],
     asked: Asked,
@@ -246,7 +248,7 @@ def _judged(
     if not order:
         return Overall([], left_out, nothing_to_rank(setting, [], reason, refused))
     results = question_results(questions, sums.resampling)
-    answer = answer_of(setting, order, names, controls, results, by_fill)
+    answer = answer_of(setting, order, names, controls, results, by_fill, asked.noise)
     every = {asked.fills.get(one.protocol, "") for one in refused} | set(sums.fills)
     answer = replace(
         answer,
@@ -254,6 +256,7 @@ def _judged(
         fills=tuple(sums.fills),
         fills_left_out=tuple(sorted(every - {"", *sums.fills})),
         protocols_left_out=tuple(refused),
+        silent=_silent(setting, refused, asked) if set(questions) <= {KNOWN_TRUTH} else "",
     )
     twins, best = answer.same_as, set(answer.best)
     rows = [
@@ -265,6 +268,12 @@ def _judged(
         for row in rows
     ]
     return Overall(rows, left_out, answer)
+
+
+def _silent(setting: SettingKey, refused: Sequence[LeftOutProtocol], asked: Asked) -> str:
+    """Why the network's answers rank nothing, as the first protocol without a signal says."""
+    reasons = (asked.silent.get((setting, one.protocol), "") for one in refused)
+    return next((reason for reason in reasons if reason), "")
 
 
 def rows_order(rows: Sequence[OverallRow]) -> list[str]:
@@ -280,10 +289,10 @@ def _placed(rows: Sequence[OverallRow]) -> list[OverallRow]:
 
 
 def _reasons(
-    name: str, used: Sequence[Block], controls: Mapping[str, str]
+    name: str, used: Sequence[Block], controls: Mapping[str, str], noise: Collection[str]
 ) -> list[tuple[str, str]]:
     """Say where and why a method cannot be in the list; nothing if it can."""
-    if controls.get(name) == "other":
+    if controls.get(name) == "other" and name not in noise:
         return [("", "control that is no floor")]
     if controls.get(name) == RANDOM and any(s.method == name for b in used for s in b.ranked):
         return []  # a protocol that does not rank it is left out by itself

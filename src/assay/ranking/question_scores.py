@@ -172,7 +172,8 @@ class QuestionSum:
     ) -> tuple[Floats, Floats]:
         drawn = self.draws(resampling)[:, chosen]
         groups = int(np.minimum(self._groups[chosen].min(), self.groups))
-        return ends_of_draws(mean, drawn, groups, level, np.ones(len(mean)))
+        widths = (self._width / np.maximum(self._count, 1))[chosen]
+        return ends_of_draws(mean, drawn, groups, level, np.ones(len(mean)), widths)
 
 
 @dataclass(frozen=True, eq=False)

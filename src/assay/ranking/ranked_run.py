@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Protocol, Unpack
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol, TypeVar, Unpack
 
 from assay.errors import InputError, unknown
 from assay.ranking.against import ControlComparison, against
@@ -13,8 +15,8 @@ from assay.ranking.resampling import BootstrapOptions
 from assay.ranking.sets import Key, Outcome
 from assay.ranking.silence import silent_protocols
 from assay.ranking.trust import TrustRow, trust
-from assay.store import Limits, Manifest, RunFiles
-from assay.store.run_arrays import RunArrays
+from assay.store import Limits, Manifest, RunFiles, SettingKey
+from assay.store.run_arrays import CurveChunk, RunArrays, ScoreArrays
 
 
 class RankedRun(Protocol):
@@ -49,21 +51,26 @@ def rank_run(
 ) -> Leaderboard:
     """The leaderboard of a run; see `leaderboard`. Ranges and protocols apart may be replaced."""
     entries = run.entries
-    return leaderboard(
-        run.arrays,
-        controls=entries.controls,
-        outcomes=run.outcomes,
-        ranges=ranges_of(entries) if ranges is None else ranges,
-        replicates=entries.replicates,
-        apart=entries.truth_protocols if apart is None else apart,
-        without=of_models(entries),
-        questions=questions_of(entries),
-        fills=fills_of(entries),
-        silent=silent_protocols(run.files),
-        aligned=aligned_cells(entries),
-        noise=noise_controls(entries),
-        **options,
-    )
+    silent = silent_protocols(run.files)
+    parts = [
+        leaderboard(
+            part.arrays,
+            controls=entries.controls,
+            outcomes=part.outcomes,
+            ranges=ranges_of(entries) if ranges is None else ranges,
+            replicates=entries.replicates,
+            apart=entries.truth_protocols if apart is None else apart,
+            without=of_models(entries),
+            questions=questions_of(entries),
+            fills=fills_of(entries, part.modality),
+            silent=silent,
+            aligned=aligned_cells(entries, part.modality),
+            noise=noise_controls(entries),
+            **options,
+        )
+        for part in _by_modality(run)
+    ]
+    return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 def compare_with(
@@ -112,3 +119,72 @@ def of_models(run: Manifest) -> list[str]:
 def ranges_of(run: Manifest) -> dict[str, Limits]:
     """The lowest and highest score of each protocol."""
     return {label: entry.limits for label, entry in run.protocols.items()}
+
+
+# --- data of several modalities: settings are ranked apart anyway, and a fill may differ ----------
+
+
+@dataclass(frozen=True)
+class _OfDatasets:
+    """The scores and curves of some datasets of a run."""
+
+    arrays: RunArrays
+    datasets: Collection[str]
+
+    def scores(self, protocols: Collection[str] | None = None) -> Iterator[ScoreArrays]:
+        """The scores of these datasets."""
+        return (one for one in self.arrays.scores(protocols) if one.dataset in self.datasets)
+
+    def curves(self, protocols: Collection[str] | None = None) -> Iterator[CurveChunk]:
+        """The curves of these datasets."""
+        for chunk in self.arrays.curves(protocols):
+            yield {key: parts for key, parts in chunk.items() if key[0] in self.datasets}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a run has on data of one modality."""
+
+    modality: str
+    arrays: RunArrays
+    outcomes: Mapping[Key, Outcome]
+
+
+def _by_modality(run: RankedRun) -> list[_Part]:
+    """The scores on data of each modality; nearly all runs have one."""
+    datasets: dict[str, list[str]] = {}
+    for name, entry in run.entries.datasets.items():
+        datasets.setdefault(entry.modality, []).append(name)
+    if len(datasets) < 2:
+        return [_Part("".join(datasets), run.arrays, run.outcomes)]
+    outcomes = run.outcomes.items()
+    return [
+        _Part(
+            modality,
+            _OfDatasets(run.arrays, names),
+            {key: outcome for key, outcome in outcomes if key[0] in names},
+        )
+        for modality, names in datasets.items()
+    ]
+
+
+class _OfSetting(Protocol):
+    @property
+    def setting(self) -> SettingKey: ...
+
+
+Row = TypeVar("Row", bound=_OfSetting)
+
+
+def _joined(parts: Sequence[Leaderboard]) -> Leaderboard:
+    """One leaderboard of several, in the order of their settings."""
+    return Leaderboard(
+        _in_order([part.by_protocol for part in parts]),
+        _in_order([part.over_protocols for part in parts]),
+        _in_order([part.without_place for part in parts]),
+        _in_order([part.answers for part in parts]),
+    )
+
+
+def _in_order(parts: Sequence[Sequence[Row]]) -> list[Row]:
+    return sorted(chain.from_iterable(parts), key=lambda row: row.setting)

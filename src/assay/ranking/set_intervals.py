@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from assay.ranking.deviations import unless_rounding
 from assay.ranking.intervals import Interval, PairedDifferences
+from assay.ranking.proportions import constant_ends
 from assay.ranking.resampling import (
     Codes,
     Floats,
@@ -117,21 +118,31 @@ def set_differences(
 
 
 def differences_of_draws(
-    values: Floats, drawn: SetDraws, n_groups: int, level: float
+    values: Floats, drawn: SetDraws, n_groups: int, level: float, width: float = math.inf
 ) -> PairedDifferences:
-    """Give `set_differences` from the numbers [m] and their resamples [b, m]."""
+    """Give `set_differences` from the numbers [m] and their resamples [b, m].
+
+    A difference that is the same in all resamples has the interval that its largest value, `width`,
+    allows; none where that is not known.
+    """
     first, second = np.triu_indices(len(values), 1)
     scale = np.maximum(np.abs(values[first]), np.abs(values[second]))
     mean = unless_rounding(values[first] - values[second], scale)
     low = high = np.full(len(first), np.nan)
     if drawn.n_groups >= 2:
         deviations = drawn.values[:, first] - drawn.values[:, second] - mean
-        low, high = ends_of_draws(mean, deviations, drawn.n_groups, level, scale)
+        widths = np.full(len(mean), width)
+        low, high = ends_of_draws(mean, deviations, drawn.n_groups, level, scale, widths)
     return PairedDifferences.of_pairs(mean, low, high, n_groups)
 
 
 def ends_of_draws(
-    mean: Floats, deviations: Floats, resampled: int, level: float, scale: Floats
+    mean: Floats,
+    deviations: Floats,
+    resampled: int,
+    level: float,
+    scale: Floats,
+    widths: Floats,
 ) -> tuple[Floats, Floats]:
     """Give the ends of intervals that hold for all numbers at once.
 
@@ -141,6 +152,7 @@ def ends_of_draws(
         resampled: Number of groups that were resampled, at least two.
         level: Nominal coverage of all intervals together.
         scale: The magnitude of what each number is computed from [p].
+        widths: The largest value that each number can have [p]; infinite where it is not known.
     """
     error = deviations.std(axis=0) * np.sqrt(resampled / (resampled - 1))
     error = unless_rounding(error, scale)
@@ -149,7 +161,11 @@ def ends_of_draws(
     # The same tail of Student's distribution: the error is itself estimated from few groups.
     tail = min((1 - level) / 2, float(scipy.stats.norm.sf(np.quantile(largest, level))))
     half = float(scipy.stats.t.isf(tail, resampled - 1)) * error
-    return mean - half, mean + half
+    low, high = mean - half, mean + half
+    for one in np.flatnonzero(~moving & (mean != 0)):  # its variance is unknown
+        ends = constant_ends(mean[[one]], float(widths[one]), resampled, level, len(mean))
+        low[one], high[one] = float(ends[0][0]), float(ends[1][0])
+    return low, high
 
 
 def set_draws(statistic: Statistic, index: Codes, resamples: int, seed: int) -> SetDraws:

@@ -209,8 +209,10 @@ def _control_words(apart: bool | None, controls: Sequence[str]) -> str:
     names = " and ".join([", ".join(controls[:-1])] * (len(controls) > 1) + [controls[-1]])
     if apart is None:
         return f"Whether a method differs from {names} is not known."
-    which = "At least one method is" if apart else "No method is"
-    return f"{which} told apart from {names}."
+    if apart:
+        return f"At least one method differs clearly from {names}."
+    every = "every one of " if len(controls) > 1 else ""
+    return f"No method differs clearly from {every}{names}."
 
 
 def signal_lines(rows: Mapping[SignalKey, Signal]) -> dict[SettingKey, list[str]]:

@@ -62,15 +62,17 @@ def describe_truth(
         return None
     ranking = {row.protocol for row in board.rows if row.rank is not None}
     panel = next((p for p in panels if p.protocol in ranking), panels[0])
-    places = _places([row for row in board.rows if row.protocol == panel.protocol])
-    first = tuple(method for method, true in places.items() if true.place == 1)
+    by_truth = [row for row in board.rows if row.protocol == panel.protocol]
+    places = _places(by_truth)
+    enough = any(row.ties_broken for row in by_truth)
+    first = tuple(method for method, true in places.items() if true.place == 1 and enough)
     others = {row.protocol for row in board.rows} - {p.protocol for p in panels}
     rows = [row for row in trust if row.setting == board.setting and row.correlation is not None]
     rows.sort(key=lambda row: -number(row.correlation))
     return Truth(
         first,
         _answer(panel.protocol, first, places),
-        _against(leaders, places) if others else Markup(""),
+        _against(leaders, places) if others and enough else Markup(""),
         tuple(panels),
         _chart(rows),
         _basis(rows),
@@ -87,6 +89,8 @@ def _places(rows: Sequence[BoardRow]) -> dict[str, TruePlace]:
 
 
 def _answer(protocol: str, first: Sequence[str], places: dict[str, TruePlace]) -> Markup:
+    if places and not first:
+        return Markup("Too few samples to separate methods by the truth.")
     if not first:
         return Markup("No method could be ranked by the truth here.")
     return Markup("By the truth, {} {} ({} {}).").format(
