@@ -32,6 +32,7 @@ ALLOWED = {
     "ranking": "errors plugins suite store",
     "report": "errors store ranking",
     "results": "errors paths suite store ranking report",
+    "aggregation": "errors plugins store ranking results",
     "types": "errors plugins",
     "data": "errors progress paths plugins store types",
     "models": "errors paths plugins types",
@@ -53,7 +54,7 @@ ALLOWED = {
     "environments protocols plan run api",
     "studies": "errors progress plugins suite store ranking results types models units engine "
     "methods training environments protocols plan run api",
-    "commands": "errors processes plugins suite store ranking report results types training plan "
+    "commands": "errors processes plugins suite store ranking aggregation report results types training plan "
     "run answers conformance studies",
     "cli": "errors commands",
     # The doors.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from assay.plugins.moved import MOVED, moved_error, name_moved_modules
 
 if TYPE_CHECKING:
+    from assay.aggregation.of_runs import consistency, rank
     from assay.api import benchmark, dry_run, explain, score
     from assay.conformance import examine
     from assay.engine.engine import Engine, intervention
@@ -38,6 +39,10 @@ os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 # Where the public names live; loaded when first used, so that reading results needs no torch.
 _NAMES: dict[str, tuple[str, ...]] = {
+    "assay.aggregation.of_runs": (
+        "consistency",
+        "rank",
+    ),
     "assay.api": (
         "benchmark",
         "dry_run",
@@ -144,6 +149,7 @@ __all__ = [
     "compare",
     "completeness",
     "conservation",
+    "consistency",
     "dry_run",
     "each",
     "environment",
@@ -161,6 +167,7 @@ __all__ = [
     "points",
     "protocol",
     "random_subsets",
+    "rank",
     "run_suite",
     "samples_of",
     "score",

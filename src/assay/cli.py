@@ -11,12 +11,14 @@ from rich.markup import escape
 from assay.commands.check import check
 from assay.commands.claims import claims
 from assay.commands.compare import compare
+from assay.commands.consistency import consistency
 from assay.commands.demo import demo
 from assay.commands.doctor import doctor
 from assay.commands.explain import explain
 from assay.commands.finetune import finetune
 from assay.commands.list import list_plugins
 from assay.commands.new import new
+from assay.commands.rank import rank
 from assay.commands.report import report
 from assay.commands.run import run
 from assay.commands.terminal import FAILED, MISTAKE, console, ending_itself
@@ -57,6 +59,8 @@ app.command()(ending_itself(verify))
 app.command()(ending_itself(claims))
 app.command()(ending_itself(check))
 app.command()(ending_itself(trust))
+app.command()(ending_itself(rank))
+app.command()(ending_itself(consistency))
 app.add_typer(zoo_app, name="zoo")
 app.command()(ending_itself(compare))
 app.command()(ending_itself(doctor))

@@ -1,0 +1,1 @@
+"""One order from many settings, and how far settings agree."""

@@ -1,0 +1,128 @@
+"""Measures of agreement in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assay.ranking.resampling import Floats
+
+if TYPE_CHECKING:
+    from assay.aggregation.consistency import Consistency
+
+FEW = 10  # groups: fewer give a range and no interval
+
+
+def sentences(found: Consistency) -> Iterator[str]:
+    """What the numbers say, the agreement first."""
+    settings, methods = found.scores.shape
+    yield (
+        f"{settings} settings order {methods} methods with a mean rank correlation of "
+        f"{_mean(found.rho):.2f} (Kendall's tau {_mean(found.tau):.2f})."
+    )
+    yield from _ceiling(found)
+    yield from _by_facet(found)
+    if found.friedman is not None:
+        one = found.friedman
+        yield (
+            f"Kendall's W is {found.concordance.w:.2f} over {one.settings} settings with all "
+            f"methods; Friedman's test of no difference: p {_p(one.p)} (Iman and Davenport "
+            f"{_p(one.f_p)}), if settings were independent. Krippendorff's alpha {found.alpha:.2f}."
+        )
+    yield (
+        f"Two settings have different winners in {found.flips.share:.0%} of "
+        f"{found.flips.pairs} pairs; {found.flips.ever_first} methods are ever first."
+    )
+    yield from _variance(found)
+    yield from _skill(found)
+
+
+def _ceiling(found: Consistency) -> Iterator[str]:
+    if found.ceiling is None:
+        yield "No noise ceiling: no setting has scores of single samples."
+        return
+    of = found.ceiling
+    within, between, corrected = np.nanmean(of.half), _mean(of.between), _mean(of.disattenuated)
+    yield (
+        f"Two halves of the images of one setting agree with tau {within:.2f}, two settings on "
+        f"different halves with {between:.2f}: {corrected:.2f} of what noise allows."
+    )
+    weak = int(np.isnan(of.disattenuated.diagonal()).sum())
+    if weak:
+        yield f"{weak} of {len(of.half)} settings are too noisy to be compared (tau below .3)."
+
+
+def _by_facet(found: Consistency) -> Iterator[str]:
+    """The mean agreement of settings that differ in one respect only."""
+    names = ("dataset", "model", "checkpoint", "protocol")
+    tau: dict[str, list[float]] = {}
+    for i, one in enumerate(found.settings):
+        for j in range(i):
+            differ = [n for n, a, b in zip(names, one, found.settings[j], strict=True) if a != b]
+            value = float(found.tau[i, j])
+            if len(differ) == 1 and not np.isnan(value):
+                tau.setdefault(differ[0], []).append(value)
+    parts = [f"{name} {np.mean(of):.2f} ({len(of)} pairs)" for name, of in tau.items()]
+    if parts:
+        yield f"Mean tau of settings that differ in one respect only: {', '.join(parts)}."
+
+
+def _variance(found: Consistency) -> Iterator[str]:
+    if found.variance is None:
+        return
+    parts = [p for p in found.variance.parts if "method" in p.factors]
+    shares = [f"{' x '.join(p.factors)} {p.share:.0%}" for p in parts]
+    sizes = ", ".join(f"{n} {name}s" for name, n in found.variance.levels.items())
+    yield (
+        f"Of the variance of standardised scores that tells methods apart ({sizes}): "
+        f"{', '.join(shares)}. Generalisability {found.variance.generalisability:.2f}."
+    )
+
+
+def _skill(found: Consistency) -> Iterator[str]:
+    for facet, rules in found.skills.items():
+        best = max(rules, key=lambda rule: float(np.nanmean(rules[rule].accuracy)))
+        one = rules[best]
+        kind = "95 %" if one.against_random.is_interval else "range"
+        span = f"{one.against_random.low:.2f} to {one.against_random.high:.2f}"
+        yield (
+            f"Left out by {facet} ({len(one.groups)}), the rest predicts the order of a pair in "
+            f"{np.nanmean(one.accuracy):.0%} of cases with the rule {best} (skill "
+            f"{one.against_random.value:.2f}, {kind} {span}); the first method is right in "
+            f"{np.nanmean(one.top):.0%}."
+        )
+        if len(one.groups) < FEW:
+            continue
+        yield from _better_rules(facet, rules)
+
+
+def _better_rules(facet: str, rules: Mapping[str, object]) -> Iterator[str]:
+    """Whether one rule predicts better than another one; most do not."""
+    accuracy = {rule: getattr(one, "accuracy") for rule, one in rules.items()}  # noqa: B009
+    best = max(accuracy, key=lambda rule: float(np.nanmean(accuracy[rule])))
+    worse = [rule for rule in accuracy if _clearly(accuracy[best], accuracy[rule])]
+    text = ", ".join(worse) if worse else "none"
+    yield f"Rules that predict clearly worse than {best} over {facet}s: {text}."
+
+
+def _clearly(one: Floats, other: Floats) -> bool:
+    """Whether the mean of paired differences over groups is above zero by Student's interval."""
+    import scipy
+
+    apart = one - other
+    apart = apart[~np.isnan(apart)]
+    spread = apart.std(ddof=1) / len(apart) ** 0.5
+    return bool(apart.mean() > scipy.stats.t.ppf(0.975, len(apart) - 1) * spread)
+
+
+def _mean(matrix: Floats) -> float:
+    """The mean over pairs of settings."""
+    values = matrix[np.triu_indices(len(matrix), 1)]
+    known: Sequence[float] = values[~np.isnan(values)].tolist()
+    return float(np.mean(known)) if len(known) else float("nan")
+
+
+def _p(value: float) -> str:
+    return "< .001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,171 @@
+"""A ranking over settings in words: the answer, for which purpose, what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from assay.aggregation.merged_ranking import Ranking
+from assay.aggregation.pair_verdicts import BETTER, EQUIVALENT, UNRESOLVED
+from assay.aggregation.run_settings import RunSettings
+from assay.ranking.answer_words import listed
+from assay.ranking.partial_order import beats, unbeaten
+from assay.ranking.resampling import Floats
+
+# What a protocol or question shows, and the words for it.
+PURPOSES: Mapping[str, tuple[str, str]] = {
+    "sound values (what is marked carries information)": ("protocol", "soundness"),
+    "complete values (nothing that matters is left out)": ("protocol", "completeness"),
+    "the most relevant units": ("question", "necessity"),
+    "the irrelevant units": ("question", "sufficiency"),
+    "effects of single units and sets": ("question", "effects"),
+    "agreement with a known truth": ("question", "known truth"),
+}
+
+
+def verdict(
+    ranking: Ranking,
+    has_level: bool,
+    without: Mapping[str, Floats] | None,
+    methods: Sequence[str],
+) -> str:
+    """The answer in one sentence."""
+    top = [row for row in ranking.rows if row.place == 1 and not row.same_as]
+    others = [row for row in ranking.rows if not row.same_as and row.place > 1]
+    first, count = top[0].method, len(top) + len(others)
+    names = listed([row.method for row in top])
+    tasks = len(ranking.tasks)
+    where = f"{tasks} tasks of {len(set(ranking.sources.values()))} sources"
+    if tasks == 1:
+        where = f"{ranking.tasks[0]} alone; other datasets may order them differently"
+    chance = "" if top[0].p_best is None else f", best with probability {top[0].p_best:.2f}"
+    if len(top) == count:
+        return f"The {count} methods cannot be separated on {where}; {first} is first in the list."
+    if not has_level and tasks > 1:
+        stays = _stays(first, without, methods)
+        return (
+            f"{first} is first of {count} methods on {where}, too few for a confidence "
+            f"level{stays}."
+        )
+    if len(top) > 1:
+        return f"{names} share the first place of {count} methods on {where}{chance} for {first}."
+    return f"{first} is the best of {count} methods on {where}{chance}."
+
+
+def _stays(first: str, without: Mapping[str, Floats] | None, methods: Sequence[str]) -> str:
+    """Whether the first method stays so without each source."""
+    if not without:
+        return ""
+    place = list(methods).index(first)
+    changed = [
+        s for s, one in without.items() if len(one) == len(methods) and one[place] < one.max()
+    ]
+    return f"; not first without {listed(changed)}" if changed else "; it stays first without each"
+
+
+def recommendation(ranking: Ranking, read: RunSettings) -> Iterator[str]:
+    """What to use, for which purpose, what would change the answer, and what limits it."""
+    yield from _undominated(read)
+    yield from _purposes(read)
+    yield from _cheap(ranking, read)
+    yield from _changes(ranking)
+    yield from _caveats(ranking, read)
+
+
+def _undominated(read: RunSettings) -> Iterator[str]:
+    """The methods that no other one beats: better under one question and worse under none."""
+    questions = dict.fromkeys(row.question for row in read.rows)
+    means = {q: _means(read, [row for row in read.rows if row.question == q]) for q in questions}
+    if len(means) < 2:
+        return
+    better = [np.nan_to_num(one[:, None] - one, nan=0.0) > 0 for one in means.values()]
+    top = unbeaten(beats(better))
+    names = [m for m, first in zip(read.methods, top, strict=True) if first]
+    verb = "is" if len(names) == 1 else "are"
+    yield (
+        f"By the means over all settings, {listed(names)} {verb} not below another method under "
+        f"every question ({', '.join(means)})."
+    )
+
+
+def _means(read: RunSettings, rows: Sequence[object]) -> Floats:
+    table = read.table[[i for i, row in enumerate(read.rows) if row in rows]]
+    there = ~np.isnan(table)
+    total = np.where(there, table, 0.0).sum(axis=0)
+    return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
+
+
+def _purposes(read: RunSettings) -> Iterator[str]:
+    """The first method for each purpose that a protocol or a question of the runs measures."""
+    for purpose, (kind, name) in PURPOSES.items():
+        if kind == "question":
+            rows = [row for row in read.rows if row.question == name]
+            means = _means(read, rows) if rows else None
+        else:
+            means = _of_protocol(read, name)
+        if means is not None and not np.isnan(means).all():
+            best = read.methods[int(np.nanargmax(means))]
+            yield f"For {purpose}: {best} has the highest mean ({name})."
+
+
+def _of_protocol(read: RunSettings, name: str) -> Floats | None:
+    """The mean place of each method under one protocol, highest first; None without it."""
+    places = []
+    for row in read.rows:
+        for block in row.blocks:
+            if block.protocol.partition("[")[0] == name:
+                sign = 1.0 if block.higher_is_better else -1.0
+                ranked = {s.method: s for s in block.ranked}
+                chosen = [ranked[m] for m in read.methods if m in ranked]
+                values = block.statistic(chosen, block.common)(np.ones((1, len(block.common))))[0]
+                known = {s.method: sign * v for s, v in zip(chosen, values, strict=True)}
+                places.append([known.get(m, np.nan) for m in read.methods])
+    return np.nanmean(np.array(places), axis=0) if places else None
+
+
+def _cheap(ranking: Ranking, read: RunSettings) -> Iterator[str]:
+    """The cheapest of the methods in first place."""
+    top = [row.method for row in ranking.rows if row.place == 1]
+    costs = {m: read.passes[m] for m in top if m in read.passes}
+    if len(top) > 1 and costs:
+        cheapest = min(costs, key=lambda m: (costs[m], m))
+        yield f"The cheapest in first place: {cheapest}, {costs[cheapest]:.0f} passes per sample."
+
+
+def _changes(ranking: Ranking) -> Iterator[str]:
+    """What would change the answer."""
+    top = ranking.rows[0].method
+    against = [pair for pair in ranking.pairs if top in (pair.first, pair.second)]
+    open_pairs = [pair for pair in against if pair.verdict == UNRESOLVED]
+    needed = [pair for pair in open_pairs if pair.tasks_needed is not None]
+    if needed:
+        one = min(needed, key=lambda pair: pair.tasks_needed or 0)
+        other = one.second if one.first == top else one.first
+        yield (
+            f"About {one.tasks_needed} tasks would resolve {top} and {other}, at the present "
+            f"difference and spread."
+        )
+    same = [p.second if p.first == top else p.first for p in against if p.verdict == EQUIVALENT]
+    if same:
+        yield f"Equivalent to {top} within the margin: {listed(same)}."
+    clear = sum(pair.verdict == BETTER for pair in ranking.pairs)
+    if ranking.pairs:
+        yield f"Of {len(ranking.pairs)} pairs, {clear} are separated."
+    different = [rule for rule, first in ranking.other_rules.items() if top not in first]
+    if different:
+        yield f"Other rules put another method first: {listed(different)}."
+    elif ranking.other_rules:
+        yield f"All {len(ranking.other_rules)} other rules put {top} first as well."
+
+
+def _caveats(ranking: Ranking, read: RunSettings) -> Iterator[str]:
+    """What limits the answer."""
+    if len(set(ranking.sources.values())) == 1 and len(ranking.tasks) > 1:
+        yield f"All tasks come from {next(iter(ranking.sources.values()))}."
+    partly = [row.method for row in ranking.rows if row.settings < len(read.rows)]
+    if partly:
+        yield f"Missing in some settings: {listed(partly)}."
+    plain = [row for row in read.rows if not row.standard]
+    if plain:
+        yield f"{len(plain)} of {len(read.rows)} rows have no control `random`: only order counts."
