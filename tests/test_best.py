@@ -6,8 +6,10 @@ import torch
 from PIL import Image
 
 import assay
-from assay.answers.best import explain_best
+from assay.answers.best import Place, explain_best
 from assay.plugins import registry
+from assay.ranking.answer import Answer
+from assay.ranking.overall import OverallRow
 
 NET = """
 import torch
@@ -181,3 +183,17 @@ def test_a_file_name_that_is_no_picture(call):
     )
     assert code == 2
     assert "Expected `-o` to end in .png" in errors
+
+
+@pytest.mark.parametrize(("difference", "protocols", "groups"), [(-0.05, 1, 40), (1.5, 3, 4)])
+def test_the_sentence_of_a_place_says_the_side_and_no_more_than_is_known(
+    difference: float, protocols: int, groups: int
+) -> None:
+    row = OverallRow(
+        "imgs", "net", "", "ig", "", 1, difference, None, None, True, "", groups, 1, protocols
+    )  # fmt: skip
+    place = Place([row], row, Answer(row.setting, ("ig",), ("ig",), n_groups=groups), [], "")
+    side = "below" if difference < 0 else "above"
+    assert f"It is {abs(difference):.2f} {side} random" in place.sentence
+    assert ("over 1 protocol." in place.sentence) == (protocols == 1)
+    assert ("that no other one beats" in place.sentence) == (groups >= 10)

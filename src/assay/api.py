@@ -186,12 +186,15 @@ def explain(
 ) -> Tensor:
     """A method's maps, reduced to one signed number per position: `[B, H, W]` for images.
 
-    `y` is the class explained for each sample, or None for the predicted one.
+    `y` is the class explained for each sample, or None for the predicted one. X may be a `Dataset`
+    with y None: its labels are explained, and an image or text in it has the map that it has in a
+    run.
     """
     explained = one_model(net)
     choice = method_of(method, options, explained)
     # A suite requires a protocol; none is run here.
-    spec = _spec(explained, (X, y), [choice], PROTOCOLS[:1], seed, "label", None, groups="none")
+    data = _samples(X, y)
+    spec = _spec(explained, data, [choice], PROTOCOLS[:1], seed, "label", None, groups="none")
     maps = []
     with _engines(spec) as engines:
         for plan, engine in engines:
@@ -225,10 +228,7 @@ def score(
     X may be a `Dataset` with y None: it has its own labels, and truth for protocols that need it.
     For a protocol that judges the whole set (soundness), the result is each sample's contribution.
     """
-    if isinstance(X, Dataset) and y is not None:
-        raise InputError(
-            f"Expected y to be None with dataset `{X.name}`, which has its own labels."
-        )
+    data = _samples(X, y)
     chosen = protocol_of(protocol, options)
     if chosen.plugin.scope == "set":
         raise InputError(
@@ -236,7 +236,6 @@ def score(
             f"method and a whole data set. Use `assay.benchmark(..., train=(X, y))`."
         )
     choice = given("maps", maps)
-    data = X if isinstance(X, Dataset) else (X, y)
     spec = _spec(one_model(net), data, [choice], [chosen], seed, "label", None, groups="none")
     scores: list[Scores] = []
     with _engines(spec) as engines:
@@ -259,6 +258,17 @@ def score(
             scores.append(score_case(chosen, case, engine))
             engine.forget()
     return settled(chosen, scores)
+
+
+def _samples(X: object, y: object) -> object:
+    """The samples of a call: a data set, or inputs with their classes."""
+    if not isinstance(X, Dataset):
+        return X, y
+    if y is not None:
+        raise InputError(
+            f"Expected y to be None with dataset `{X.name}`, which has its own labels."
+        )
+    return X
 
 
 def _partner(engine: Engine, choice: Choice, maps: Tensor) -> Callable[[], Tensor]:

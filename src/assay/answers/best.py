@@ -47,7 +47,7 @@ def explain_best(
     origin = results.spec.origin.trusting(trust_code)
     method = _choice(results, "method", place.method, origin)
     refuse_maps(method.plugin)
-    maps = explain(picture.model, picture.inputs, [picture.target], method)
+    maps = explain(picture.model, picture.sample, None, method)
     sentences = [
         picture.sentence,
         place.sentence,
@@ -88,10 +88,13 @@ class Place:
         row = self.leader
         known = row.low is not None and row.high is not None
         span = f", 95 % interval {row.low:.2f} to {row.high:.2f}" if known else ""
+        unbeaten = " that no other one beats" if self.answer.enough else ""
+        side = "above" if row.difference >= 0 else "below"
+        over = f"{row.protocols} protocol{'' if row.protocols == 1 else 's'}"
         return (
             f"{self.method} explains it: the first of {len(self.contenders)} methods on "
-            f"{row.dataset} that no other one beats. It is {row.difference:.2f} above random in "
-            f"units of the spread of random{span}, over {row.protocols} protocols.{self.elsewhere}"
+            f"{row.dataset}{unbeaten}. It is {abs(row.difference):.2f} {side} random in units of "
+            f"the spread of random{span}, over {over}.{self.elsewhere}"
         )
 
     @property
@@ -209,7 +212,7 @@ def _score_here(
             continue  # one picture is no set
         try:
             choice = _choice(results, "protocol", label, origin)
-            value = score(picture.model, picture.inputs, [picture.target], maps, choice).item()
+            value = score(picture.model, picture.sample, None, maps, choice).item()
         except (NotApplicable, PrerequisiteError):
             continue
         if math.isnan(value):

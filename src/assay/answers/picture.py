@@ -16,8 +16,9 @@ from assay.plugins.registry import Method
 from assay.report.overlay import overlay
 from assay.report.words import Words
 from assay.suite.defaults import IMAGE_METHOD, TEXT_METHOD
-from assay.types import Model, Prepare, Tokenize
+from assay.types import Dataset, Model, Prepare, Sample, Tokenize
 from assay.types.model import log_probabilities
+from assay.types.sample_content import content_of
 
 VISIBLE = 256  # pixels of the longer side, at least, as far as whole multiples go
 
@@ -27,9 +28,26 @@ class Picture:
     """An image file or a text as the input of a model, and the model's probabilities."""
 
     model: Model
+    raw: Image.Image | str  # as a data set of files holds it
     inputs: Tensor  # [1, C, H, W], or [1, T] of a text
     shares: Tensor  # [classes]: the probability of each
     target: int  # the explained class
+
+    @property
+    def sample(self) -> Dataset:
+        """The image or text as a data set of one sample, labelled with the explained class.
+
+        Its random numbers are those of the same image or text in a run, which belong to `raw`.
+        """
+        known = Sample(self.raw, self.target)
+        return Dataset(
+            name="data",
+            modality="text" if isinstance(self.raw, str) else "image",
+            ids=("0",),
+            fetch=lambda _: known,
+            fingerprint=content_of(self.raw),
+            labels={"0": self.target},
+        )
 
     @property
     def probability(self) -> float:
@@ -83,25 +101,27 @@ def read_picture(path: str | Path, model_item: object, target: int | None) -> Pi
             f"Expected model `{model.name}` to say how it prepares images; it does not. "
             f"Give --size, --mean and --std."
         )
-    inputs = _read(path, model.prepare)
+    raw, inputs = _read(path, model.prepare)
     with model.evaluating(), torch.no_grad():
         logits, binary = model.read(inputs.to(model.device))
         shares = log_probabilities(logits, binary)[0].exp()
     if target is not None and target >= len(shares):
         raise InputError(f"Expected a class below {len(shares)}, got {target}.")
-    return Picture(model, inputs, shares, int(shares.argmax()) if target is None else target)
+    return Picture(model, raw, inputs, shares, int(shares.argmax()) if target is None else target)
 
 
-def _read(path: str | Path, prepare: Prepare) -> Tensor:
+def _read(path: str | Path, prepare: Prepare) -> tuple[Image.Image | str, Tensor]:
+    """The image in a file as data sets of files read it, or the text, and the model's input."""
     if isinstance(prepare, Tokenize):
-        return prepare(str(path))[None]
+        return str(path), prepare(str(path))[None]
     try:
         with open_picture(Path(path), f"`{path}`") as file:
-            return prepare(file)[None]
+            image = file.convert("RGB")
     except FileNotFoundError:
         raise PrerequisiteError(f"There is no file `{path}`.") from None
     except (UnidentifiedImageError, OSError) as error:
         raise InputError(f"Expected an image in `{path}`: {error}.") from error
+    return image, prepare(image)[None]
 
 
 def refuse_maps(method: Method) -> None:
@@ -128,5 +148,5 @@ def explain_picture(
     picture = read_picture(path, model_item, target)
     chosen = method or picture.usual_method
     refuse_maps(registry.get("method", registry.pick(chosen)[0]))
-    values = explain(picture.model, picture.inputs, [picture.target], chosen)[0]
+    values = explain(picture.model, picture.sample, None, chosen)[0]
     return f"{picture.sentence} Explained with {chosen}.", picture.over(values)

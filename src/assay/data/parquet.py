@@ -101,7 +101,7 @@ class _Rows:
 
 
 def decode(cell: EncodedImage, row: int, path: Path) -> Image.Image:
-    """The image in a cell: encoded bytes, or a struct that holds them.
+    """The image in a cell, in RGB: encoded bytes, or a struct that holds them.
 
     Raises:
         InputError: There are no bytes, they are not an image, or it is too large to decode.
@@ -114,7 +114,7 @@ def decode(cell: EncodedImage, row: int, path: Path) -> Image.Image:
         )
     try:
         picture = open_picture(io.BytesIO(raw), f"row {row} of `{path}`")
-        picture.load()
+        return picture.convert("RGB")
     except InputError:
         raise
     except (OSError, ValueError, SyntaxError) as error:
@@ -122,7 +122,6 @@ def decode(cell: EncodedImage, row: int, path: Path) -> Image.Image:
             f"Expected a readable image in row {row} of `{path}`, got {len(raw)} bytes "
             f"that are not one ({type(error).__name__}). Repair or drop that row."
         ) from error
-    return picture
 
 
 @contextlib.contextmanager

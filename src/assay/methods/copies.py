@@ -1,6 +1,7 @@
 """Noisy copies: a method runs on copies of each input, and the moments of its maps are kept."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -53,11 +54,28 @@ def noisy_moments(
 def _copies(model: Model, batch: Batch, noise: Noise) -> Batch:
     """`samples` copies of every sample, each with its own noise."""
     x = model.continuous(batch.inputs)
-    drawn = batch.draw("noise", (noise.samples, *x.shape[1:]), normal=True)  # [B, S, ...]
+    drawn = _drawn(batch, noise.samples, x.shape[1:])  # [B, S, ...]
     sigma = x.new_full((len(batch),), noise.sigma)
     if noise.relative:
-        flat = x.flatten(1)
-        sigma = sigma * (flat.amax(1) - flat.amin(1))
+        sigma = sigma * _range(batch, x)
     drawn = drawn * sigma.reshape(-1, *[1] * (drawn.ndim - 1))
     repeated = batch.select([b for b in range(len(batch)) for _ in range(noise.samples)])
     return replace(repeated, noise=drawn.flatten(0, 1))
+
+
+def _drawn(batch: Batch, samples: int, shape: Sequence[int]) -> Tensor:  # [B, S, ...]
+    """Normal numbers; those of a text come word by word, so that padding changes none of them."""
+    if batch.tokens is None:
+        return batch.draw("noise", (samples, *shape), normal=True)
+    length, *width = shape
+    return batch.draw("noise", (length, samples, *width), normal=True).transpose(1, 2)
+
+
+def _range(batch: Batch, x: Tensor) -> Tensor:  # [B]
+    """From the smallest to the largest number of each sample, without the padding of a text."""
+    if batch.tokens is None:
+        flat = x.flatten(1)
+        return flat.amax(1) - flat.amin(1)
+    padding = (batch.inputs == batch.tokens.pad)[..., None]
+    largest = x.masked_fill(padding, -math.inf).flatten(1).amax(1)
+    return largest - x.masked_fill(padding, math.inf).flatten(1).amin(1)

@@ -54,6 +54,7 @@ class Plugin:
     preset: Mapping[str, Any] = field(default_factory=dict)  # default options of a preset
     formula: str = ""  # the plug-in that a preset configures
     about: str = ""  # a preset's own docstring
+    stands_for: Mapping[str, Item] = field(default_factory=dict)  # other plug-ins, by kind of data
 
     @functools.cached_property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -222,7 +223,6 @@ class Fill(Plugin):
     natural: bool = False  # the result looks like the data: nothing shows what was removed
     imputes: bool = False  # it solves for the absent pixels, which takes extra time
     constant: float | None = None  # the same number at every entry of the model's input
-    stands_for: Mapping[str, Item] = field(default_factory=dict)  # other fills, by kind of data
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,19 @@ def questions_of(run: Manifest) -> dict[str, str]:
     return {label: p.question or OF_BUILT_IN.get(p.name, OTHER) for label, p in protocols}
 
 
-def aligned_cells(run: Manifest) -> frozenset[tuple[str, str]]:
+def aligned_cells(run: Manifest, modality: str) -> frozenset[tuple[str, str]]:
     """The cells, as labels of method and protocol, whose method starts from the protocol's fill.
+
+    They are those on data of one modality, which may decide what a fill stands for.
 
     Such a method, for example integrated gradients from zero, explains the very change that the
     protocol makes. Another fill shows whether its place depends on that.
     """
     return frozenset(
         (method, protocol)
-        for protocol, fill in fills_of(run).items()
+        for protocol, fill in fills_of(run, modality).items()
         for method, entry in run.methods.items()
-        if fill and fill in {describe(entry.options.get(name)) for name in STARTS}
+        if fill and fill in {describe(entry.options_on(modality).get(name)) for name in STARTS}
     )
 
 
@@ -36,6 +38,10 @@ def noise_controls(run: Manifest) -> list[str]:
     return [label for label, m in methods if m.control == "random" or m.name == SHUFFLED_CONTROL]
 
 
-def fills_of(run: Manifest) -> dict[str, str]:
-    """What each protocol puts in place of absent units, by its label; empty where nothing."""
-    return {label: describe(p.options.get("fill") or "") for label, p in run.protocols.items()}
+def fills_of(run: Manifest, modality: str) -> dict[str, str]:
+    """What each protocol puts in place of absent units, by its label; empty where nothing.
+
+    A fill that stands for another one on data of this modality has the name of the other one.
+    """
+    protocols = run.protocols.items()
+    return {label: describe(p.options_on(modality).get("fill") or "") for label, p in protocols}

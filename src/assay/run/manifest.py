@@ -81,8 +81,8 @@ def _describe_run(
         datasets={name: _describe_dataset(plan, name) for name in plan.datasets},
         clean=_clean(plan, summaries),
         forwards=sum(s.forwards + s.explaining for s in summaries),
-        methods={c.label: _describe_method(c) for c in plan.methods},
-        protocols={c.label: _describe_protocol(c) for c in plan.protocols},
+        methods={c.label: _describe_method(plan, c) for c in plan.methods},
+        protocols={c.label: _describe_protocol(plan, c) for c in plan.protocols},
         doses={
             dose.label: DoseEntry(method=method, dose=dose.dose)
             for method, several in plan.doses.items()
@@ -159,10 +159,10 @@ def _describe_dataset(plan: Plan, name: str) -> DatasetEntry:
     )
 
 
-def _describe_method(choice: Choice) -> MethodEntry:
+def _describe_method(plan: Plan, choice: Choice) -> MethodEntry:
     passes = choice.passes
     return MethodEntry(
-        **vars(_describe_plugin(choice)),
+        **vars(_describe_plugin(plan, choice)),
         control=choice.plugin.control,
         forward=passes.forward,
         backward=passes.backward,
@@ -172,10 +172,10 @@ def _describe_method(choice: Choice) -> MethodEntry:
     )
 
 
-def _describe_protocol(choice: Choice) -> ProtocolEntry:
+def _describe_protocol(plan: Plan, choice: Choice) -> ProtocolEntry:
     plugin = choice.plugin
     return ProtocolEntry(
-        **vars(_describe_plugin(choice)),
+        **vars(_describe_plugin(plan, choice)),
         metric=plugin.metric,
         higher_is_better=plugin.higher_is_better,
         range=[None if abs(end) == float("inf") else end for end in plugin.range],
@@ -192,8 +192,10 @@ def _describe_protocol(choice: Choice) -> ProtocolEntry:
     )
 
 
-def _describe_plugin(choice: Choice) -> PluginEntry:
+def _describe_plugin(plan: Plan, choice: Choice) -> PluginEntry:
     plugin = choice.plugin
+    modalities = dict.fromkeys(dataset.modality for dataset in plan.datasets.values())
+    resolved = {name: registry.canonical(choice.resolved(name)) for name in modalities}
     return PluginEntry(
         name=plugin.name,
         title=plugin.title or plugin.name,
@@ -203,6 +205,7 @@ def _describe_plugin(choice: Choice) -> PluginEntry:
         version=plugin.version,
         options=registry.canonical(choice.shown_options),
         key=registry.identity(choice.key),
+        resolved={name: options for name, options in resolved.items() if options},
     )
 
 

@@ -96,10 +96,12 @@ class CleanAccuracy(JsonRecord):
 class PluginEntry(JsonRecord):
     """A method or a protocol of a run: the plug-in and its options.
 
-    `key` identifies what it computes, including the code of users' plug-ins.
+    `key` identifies what it computes, including the code of users' plug-ins. `resolved` has by
+    modality the options whose value stands for another plug-in there, with that plug-in; it is
+    empty in runs that did not store it.
     """
 
-    optional: ClassVar[frozenset[str]] = frozenset({"key"})
+    optional: ClassVar[frozenset[str]] = frozenset({"key", "resolved"})
 
     name: str = ""
     title: str = ""
@@ -109,6 +111,11 @@ class PluginEntry(JsonRecord):
     version: int | None = None
     options: Mapping[str, Json] = field(default_factory=dict)
     key: str = ""
+    resolved: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+
+    def options_on(self, modality: str) -> dict[str, Json]:
+        """The options, with what they stand for on data of this modality."""
+        return {**self.options, **self.resolved.get(modality, {})}
 
 
 @dataclass(frozen=True, kw_only=True)

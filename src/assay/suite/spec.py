@@ -329,8 +329,21 @@ class Choice:
             "version": self.plugin.version,
             "options": registry.canonical(self._identifying(self.shown_options)),
             "nested": {option: part.key for option, part in self._parts.items()},
+            **({"stands_for": targets} if (targets := self._target_keys) else {}),
             **({"code": self.plugin.code} if self.plugin.code else {}),
         }
+
+    @property
+    def _target_keys(self) -> dict[str, object]:
+        """The keys of what it stands for, by kind of data; first versions are no part of keys."""
+        items = self.plugin.stands_for.items()
+        targets = {data: choose_one(self.plugin.kind, item) for data, item in items}
+        return {data: t.key for data, t in targets.items() if t.plugin.version > 1 or t.own}
+
+    def resolved(self, data: str) -> dict[str, object]:
+        """The options whose value stands for another plug-in on such data, with that plug-in."""
+        parts = [(option, part.plugin.stands_for) for option, part in self._parts.items()]
+        return {option: targets[data] for option, targets in parts if data in targets}
 
     def _identifying(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that identify results; `nested` identifies plug-ins given by address."""

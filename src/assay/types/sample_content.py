@@ -10,6 +10,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+SHOWN_EXACTLY = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")  # modes whose colours have eight bits
+
 
 def contents_of(inputs: Tensor, pad: int | None = None) -> tuple[str, ...]:
     """A hash of each row of inputs; `pad` is the token that only fills a text up.
@@ -25,7 +27,22 @@ def content_of(sample: Image.Image | Tensor | str, pad: int | None = None) -> st
         return _hash_row(sample.detach().cpu(), pad)
     if isinstance(sample, str):
         return _hash("text", sample.encode(errors="surrogatepass"))
-    return _hash(f"{sample.mode}{sample.size}", sample.tobytes())
+    return _hash_image(sample)
+
+
+def _hash_image(image: Image.Image) -> str:
+    """A hash of what an image shows: its colours, and its alpha where it is not opaque.
+
+    The bytes of an image with a palette are places in it, so they alone do not say its colours.
+    """
+    image.load()
+    if image.mode in SHOWN_EXACTLY and (image.mode != "RGB" or "transparency" in image.info):
+        image = image.convert("RGBA")
+        opaque = image.getchannel("A").getextrema() == (255, 255)
+        image = image.convert("RGB") if opaque else image
+        return _hash(f"{image.mode}{image.size}", image.tobytes())
+    transparent = image.info.get("transparency", "")
+    return _hash(f"{image.mode}{image.size}{transparent}", image.tobytes())
 
 
 def _hash_row(row: Tensor, pad: int | None) -> str:
