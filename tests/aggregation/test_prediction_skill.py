@@ -61,7 +61,7 @@ def test_left_out_settings_are_never_seen():
 
 def test_the_single_setting_is_the_most_typical_of_the_rest():
     order = np.arange(6.0)
-    scores = np.stack([order, -order, order + [0, 0, 2, 0, 0, 0], order, order])
+    scores = np.stack([order, -order, order + 2 * np.eye(6)[2], order, order])
     result = left_out_prediction(scores, list("abcde"), mean_rank)
     assert result.single_accuracy == pytest.approx([1, 0, 14 / 15, 1, 1], abs=0.04)
 

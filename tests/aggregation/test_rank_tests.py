@@ -1,5 +1,6 @@
 """Tests over settings against SciPy, scikit-posthocs, published values; and the diagram."""
 
+import itertools
 import re
 import xml.etree.ElementTree as ET
 
@@ -99,14 +100,25 @@ def test_wilcoxon_holm_is_that_of_scikit_posthocs():
     assert mine.adjusted[off] == pytest.approx(other[off])
 
 
-def test_wilcoxon_is_exact_over_all_signs_of_differences():
-    scores = simulated(settings=7, methods=2)
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_wilcoxon_is_exact_over_all_signs_of_differences(ties, seed):
+    scores = simulated(settings=9, methods=2, ties=ties, seed=seed)
     difference = scores[:, 0] - scores[:, 1]
+    difference = difference[difference != 0]
     ranks = scipy.stats.rankdata(np.abs(difference))
-    signs = np.array(np.meshgrid(*[[-1, 1]] * 7)).reshape(7, -1)
-    statistics = np.abs(ranks @ signs)
-    p = (statistics >= abs(ranks @ np.sign(difference)) - 1e-9).mean()
+    signs = np.array(list(itertools.product([-1, 1], repeat=len(ranks))))
+    p = (np.abs(signs @ ranks) >= abs(np.sign(difference) @ ranks) - 1e-9).mean()
     assert wilcoxon_holm(scores).p[0, 1] == pytest.approx(p)
+
+
+@pytest.mark.parametrize("settings", [20, 50, 51, 104])
+def test_wilcoxon_is_that_of_scipy(settings):
+    scores = simulated(settings=settings, methods=3)
+    mine = wilcoxon_holm(scores)
+    for a, b in [(0, 1), (0, 2), (1, 2)]:
+        expected = scipy.stats.wilcoxon(scores[:, a], scores[:, b]).pvalue
+        assert mine.p[a, b] == pytest.approx(expected)
 
 
 def test_pairs_count_the_settings_that_have_both():
@@ -114,7 +126,8 @@ def test_pairs_count_the_settings_that_have_both():
     scores[:3, 0], scores[:, 3] = np.nan, np.nan
     mine = wilcoxon_holm(scores)
     assert mine.settings[0].tolist() == [6, 6, 6, 0]
-    assert mine.p[0, 1] == scipy.stats.wilcoxon(scores[3:, 0] - scores[3:, 1]).pvalue
+    expected = scipy.stats.wilcoxon(scores[3:, 0] - scores[3:, 1]).pvalue
+    assert mine.p[0, 1] == pytest.approx(expected)
     assert np.isnan(mine.p[:, 3]).all()
     assert not mine.apart()[:, 3].any()
     assert mine.adjusted[1, 2] >= mine.p[1, 2]  # over 3 pairs, not 6

@@ -15,6 +15,7 @@ from assay.aggregation.setting_orders import (
     pair_signs,
     square,
 )
+from assay.aggregation.signed_rank import signed_rank_p
 from assay.errors import InputError
 from assay.ranking.proportions import Flags
 from assay.ranking.resampling import ROUNDING, Codes, Floats
@@ -170,8 +171,8 @@ def wilcoxon_holm(scores: ArrayLike) -> PairTests:
     """Wilcoxon's signed-rank test of every pair of methods, adjusted by Holm.
 
     A pair's result does not depend on the other methods, but for Holm's factor. Differences of
-    zero are left out. p-values are exact for up to 50 settings without ties of differences, and
-    for up to 13 settings with ties; otherwise they are those of the normal distribution.
+    zero are left out. p-values are exact for up to 50 settings, also with ties of differences, and
+    otherwise those of the normal distribution.
 
     Args:
         scores: Scores [S, n] in units that are comparable between settings; higher is better, NaN
@@ -184,7 +185,7 @@ def wilcoxon_holm(scores: ArrayLike) -> PairTests:
     larger = np.fmax(np.abs(values[:, first]), np.abs(values[:, second]))
     with np.errstate(invalid="ignore"):
         differences[np.abs(differences) <= ROUNDING * larger] = 0.0
-    p = [_signed_rank(column[~np.isnan(column)]) for column in differences.T]
+    p = [signed_rank_p(column[~np.isnan(column)]) for column in differences.T]
     return PairTests(*_matrices(np.array(p), methods), _settings(values))
 
 
@@ -226,14 +227,6 @@ def adjusted_by_holm(p: Floats) -> Floats:  # [p] -> [p]
     steps = p[order] * np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return adjusted
-
-
-def _signed_rank(differences: Floats) -> float:
-    """The p-value of one pair; 1 where no setting tells the two apart, NaN without a setting."""
-    if not len(differences):
-        return float("nan")
-    differences = differences[differences != 0]
-    return float(scipy.stats.wilcoxon(differences).pvalue) if len(differences) else 1.0
 
 
 def _matrices(p: Floats, methods: int) -> tuple[Floats, Floats]:

@@ -148,13 +148,7 @@ def _of_run(
     run: RankableRun, names: Mapping[str, str], identities: _Identities
 ) -> Iterator[SettingOfRun]:
     entries: Manifest = run.entries
-    asked = Asked(
-        questions_of(entries),
-        fills_of(entries),
-        frozenset(entries.truth_protocols),
-        silent_protocols(run.files),
-        frozenset(noise_controls(entries)),
-    )
+    silent = silent_protocols(run.files)
     blocks = read_blocks(
         run.arrays, run.outcomes, ranges_of(entries), entries.replicates, of_models(entries)
     )
@@ -165,6 +159,13 @@ def _of_run(
     }
     for setting in dict.fromkeys(block.setting for block in blocks):
         mine = tuple(block for block in blocks if block.setting == setting)
+        asked = Asked(
+            questions_of(entries),
+            fills_of(entries, entries.datasets[setting.dataset].modality),
+            frozenset(entries.truth_protocols),
+            silent,
+            frozenset(noise_controls(entries)),
+        )
         place = SettingOfRun(
             identities.named(run, setting), names[setting.model], mine, asked, entries.controls,
             passes,

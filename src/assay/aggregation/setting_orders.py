@@ -68,9 +68,9 @@ def tau_of_signs(
     Only the pairs that both have count. NaN for fewer pairs than `fewest_pairs`, and where one of
     the two has only ties.
     """
-    known, other_known = (~np.isnan(signs) for signs in (rows, columns))
+    known, other_known = ((~np.isnan(signs)).astype(np.float64) for signs in (rows, columns))
     first, second = (np.nan_to_num(signs) for signs in (rows, columns))
-    common = known.astype(np.float64) @ other_known.T.astype(np.float64)
+    common = known @ other_known.T
     untied = (first * first) @ other_known.T
     other_untied = known @ (second * second).T
     norm = np.sqrt(untied * other_untied)

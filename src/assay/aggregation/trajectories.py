@@ -19,7 +19,7 @@ FEWEST_PERMUTATIONS = 999
 TRIVIAL = 0.95  # above this ceiling the order is the same whatever one does
 ALPHA = 0.05
 
-Verdict = Literal[
+TrajectoryVerdict = Literal[
     "trivially consistent",
     "trajectory effect",
     "no trajectory effect shown",
@@ -77,7 +77,7 @@ class TrajectoryEffect:
     close: TrajectoryContrast
     permutations: int
     exhaustive: bool
-    verdict: Verdict
+    verdict: TrajectoryVerdict
 
 
 def trajectory_effect(
@@ -220,7 +220,7 @@ def _contrast(
     )
 
 
-def _verdict(contrast: TrajectoryContrast, permutations: int) -> Verdict:
+def _verdict(contrast: TrajectoryContrast, permutations: int) -> TrajectoryVerdict:
     if contrast.ceiling > TRIVIAL:
         return "trivially consistent"
     if permutations * ALPHA < 1 or math.isnan(contrast.p):
