@@ -56,6 +56,7 @@ simulate: .venv/dev
 	$(BIN)/python -m benchmarks.simulate_answer --runs $(RUNS)
 	$(BIN)/python -m benchmarks.simulate_soundness
 	$(BIN)/python -m benchmarks.simulate_trust
+	$(BIN)/python -m benchmarks.simulate_settings
 
 # Which protocols ask the same question, on six networks: an hour on one core. STUDY="--limit 50".
 STUDY ?=

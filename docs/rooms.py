@@ -23,6 +23,7 @@ ORDER = [
     "ranking",
     "report",
     "results",
+    "aggregation",
     "types",
     "data",
     "models",

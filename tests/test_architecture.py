@@ -32,7 +32,7 @@ ALLOWED = {
     "ranking": "errors plugins suite store",
     "report": "errors store ranking",
     "results": "errors paths suite store ranking report",
-    "aggregation": "errors plugins store ranking results",
+    "aggregation": "errors store ranking results",
     "types": "errors plugins",
     "data": "errors progress paths plugins store types",
     "models": "errors paths plugins types",

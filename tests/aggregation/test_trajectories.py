@@ -32,7 +32,7 @@ def test_level_of_the_test_without_an_effect():
     """Checkpoints of a time are exchangeable: p <= .05 happens in 5 % of 400 runs."""
     p, close = [], []
     for seed in range(400):
-        checkpoints = simulated(np.random.default_rng(seed), methods=6)
+        checkpoints = simulated(np.random.default_rng(seed), noise=4.0)
         result = trajectory_effect(checkpoints, splits=3, permutations=999, seed=seed)
         p.append(result.overall.p)
         close.append(result.close.p)

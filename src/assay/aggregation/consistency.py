@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from assay.aggregation.consistency_sentences import sentences
 from assay.aggregation.image_halves import SampledScores
+from assay.aggregation.measured import Consistency
 from assay.aggregation.noise_ceiling import NoiseCeiling, noise_ceiling
 from assay.aggregation.prediction_skill import LeftOutPrediction, left_out_prediction
 from assay.aggregation.rank_rules import RULES, merge
@@ -18,7 +19,6 @@ from assay.aggregation.run_settings import RunSettings, VoteRow, read_settings
 from assay.aggregation.same_settings import RankableRun
 from assay.aggregation.setting_agreement import (
     Concordance,
-    WinnerFlips,
     cluster_settings,
     concordance,
     krippendorff_alpha,
@@ -26,64 +26,14 @@ from assay.aggregation.setting_agreement import (
     tau_matrix,
     winner_flips,
 )
+from assay.aggregation.setting_orders import ascending_ranks
 from assay.aggregation.variance_parts import VarianceParts, balanced_core, variance_parts
 from assay.errors import InputError
-from assay.aggregation.setting_orders import ascending_ranks
 from assay.ranking.architectures import Grouping
-from assay.ranking.resampling import Codes, Floats
+from assay.ranking.resampling import Floats
 
 FACETS = ("dataset", "model", "protocol")
 MIN_LEVELS = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Consistency:
-    """How far the settings of some runs agree; arrays are in the order of `settings`.
-
-    Attributes:
-        methods: The methods [n], each set of clones once.
-        settings: Dataset, model, checkpoint and protocol of each setting [S].
-        scores: The scores [S, n], higher is better.
-        tau: Kendall's tau-b between settings [S, S].
-        rho: Spearman's correlation [S, S].
-        leaves: The settings in the order of their clusters [S].
-        concordance: Kendall's W.
-        alpha: Krippendorff's alpha of ordinal values.
-        friedman: Friedman's test and that of Iman and Davenport; None where it does not apply.
-        flips: Whether settings have the same winner.
-        ceiling: The agreement of halves of the images; None where no setting has single scores.
-        ceiling_of: The places of the settings behind `ceiling`.
-        variance: Variance components of the largest balanced part; None where there is none.
-        skills: How well the rest predicts what is left out, by facet and then by rule.
-        sentences: All of it in words.
-        notes: What was left out, and why.
-    """
-
-    methods: tuple[str, ...]
-    settings: tuple[tuple[str, str, str, str], ...]
-    scores: Floats
-    tau: Floats
-    rho: Floats
-    leaves: Codes
-    concordance: Concordance
-    alpha: float
-    friedman: FriedmanTest | None
-    flips: WinnerFlips
-    ceiling: NoiseCeiling | None
-    ceiling_of: tuple[int, ...]
-    variance: VarianceParts | None
-    skills: Mapping[str, Mapping[str, LeftOutPrediction]]
-    sentences: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
-
-    def as_dict(self) -> dict[str, object]:
-        """All of it as plain values; None where a number is not known."""
-        plain = _plain(asdict(self))
-        return plain if isinstance(plain, dict) else {}
-
-    def __repr__(self) -> str:
-        """The sentences."""
-        return "\n".join(self.sentences)
 
 
 def consistency(
@@ -214,16 +164,3 @@ def _skills(rows: Sequence[VoteRow], scores: Floats) -> dict[str, dict[str, Left
 
 def _strength(rule: str) -> Callable[[Floats, Floats], Floats]:
     return lambda scores, weights: merge(rule, scores, weights).strength
-
-
-def _plain(value: object) -> object:
-    """A value as JSON can hold it."""
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 
+from assay.aggregation.measured import Consistency
+from assay.aggregation.prediction_skill import LeftOutPrediction
 from assay.ranking.resampling import Floats
-
-if TYPE_CHECKING:
-    from assay.aggregation.consistency import Consistency
 
 FEW = 10  # groups: fewer give a range and no interval
 
@@ -47,7 +46,8 @@ def _ceiling(found: Consistency) -> Iterator[str]:
     within, between, corrected = np.nanmean(of.half), _mean(of.between), _mean(of.disattenuated)
     yield (
         f"Two halves of the images of one setting agree with tau {within:.2f}, two settings on "
-        f"different halves with {between:.2f}: {corrected:.2f} of what noise allows."
+        f"different halves with {between:.2f}. Without noise two settings would agree with about "
+        f"{corrected:.2f}."
     )
     weak = int(np.isnan(of.disattenuated.diagonal()).sum())
     if weak:
@@ -98,9 +98,9 @@ def _skill(found: Consistency) -> Iterator[str]:
         yield from _better_rules(facet, rules)
 
 
-def _better_rules(facet: str, rules: Mapping[str, object]) -> Iterator[str]:
+def _better_rules(facet: str, rules: Mapping[str, LeftOutPrediction]) -> Iterator[str]:
     """Whether one rule predicts better than another one; most do not."""
-    accuracy = {rule: getattr(one, "accuracy") for rule, one in rules.items()}  # noqa: B009
+    accuracy = {rule: one.accuracy for rule, one in rules.items()}
     best = max(accuracy, key=lambda rule: float(np.nanmean(accuracy[rule])))
     worse = [rule for rule in accuracy if _clearly(accuracy[best], accuracy[rule])]
     text = ", ".join(worse) if worse else "none"
@@ -109,8 +109,6 @@ def _better_rules(facet: str, rules: Mapping[str, object]) -> Iterator[str]:
 
 def _clearly(one: Floats, other: Floats) -> bool:
     """Whether the mean of paired differences over groups is above zero by Student's interval."""
-    import scipy
-
     apart = one - other
     apart = apart[~np.isnan(apart)]
     spread = apart.std(ddof=1) / len(apart) ** 0.5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from assay.aggregation.consistency import Consistency
 from assay.aggregation.consistency import consistency as measure
+from assay.aggregation.measured import Consistency
 from assay.aggregation.merged_ranking import Ranking
 from assay.aggregation.rank_runs import Weights, rank_runs
 from assay.ranking.architectures import Grouping

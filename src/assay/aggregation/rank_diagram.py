@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.aggregation.consistency import Consistency
 from assay.aggregation.critical_difference import critical_difference_svg
+from assay.aggregation.measured import Consistency
 from assay.aggregation.rank_tests import friedman, wilcoxon_holm
 from assay.errors import InputError
 

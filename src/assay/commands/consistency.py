@@ -15,7 +15,7 @@ from assay.commands.rank import FoldersArgument, ReplicatesOption, SourceOption,
 from assay.commands.terminal import console, say
 
 if TYPE_CHECKING:
-    from assay.aggregation.consistency import Consistency
+    from assay.aggregation.measured import Consistency
 
 SHOWN = 10  # settings of the matrix that fit on a terminal
 
