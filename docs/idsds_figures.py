@@ -389,8 +389,8 @@ def all_methods(table: ScoreTable) -> Iterator[str]:
     images = max(row.n for row in rows)
     yield ""
     yield f"All {len(ALL)} methods on one seed of each network, {images} test images: mean and"
-    yield "95 % interval over images. IDSDS is of the fine-tuned network, SDS of the original. Here"
-    yield f"integrated gradients take {STEPS} steps and RISE {FEW_MASKS} masks. A cell is empty where"
+    yield "95 % interval over images. IDSDS is of the fine-tuned network, SDS of the original."
+    yield f"Integrated gradients take {STEPS} steps, RISE {FEW_MASKS} masks. A cell is empty where"
     yield "the method does not apply or was not scored."
     for arm, name in (("tuned", "IDSDS"), ("base", "SDS")):
         networks = list(dict.fromkeys(row.network for row in rows if row.arm == arm))

@@ -173,7 +173,7 @@ class _OfSetting(Protocol):
     def setting(self) -> SettingKey: ...
 
 
-Row = TypeVar("Row", bound=_OfSetting)
+SettingRow = TypeVar("SettingRow", bound=_OfSetting)
 
 
 def _joined(parts: Sequence[Leaderboard]) -> Leaderboard:
@@ -186,5 +186,5 @@ def _joined(parts: Sequence[Leaderboard]) -> Leaderboard:
     )
 
 
-def _in_order(parts: Sequence[Sequence[Row]]) -> list[Row]:
+def _in_order(parts: Sequence[Sequence[SettingRow]]) -> list[SettingRow]:
     return sorted(chain.from_iterable(parts), key=lambda row: row.setting)
