@@ -21,7 +21,13 @@ from assay.methods.attribution import attribute, given, other_maps
 from assay.plan.applicable import applicable_to_any
 from assay.plan.class_checks import check_classes
 from assay.plan.forecast import Forecast
-from assay.plan.model_choices import Network, check_shared, models_of, one_model
+from assay.plan.model_choices import (
+    Network,
+    SeveralNetworks,
+    check_shared,
+    models_of,
+    one_model,
+)
 from assay.plan.plan import Plan
 from assay.plan.python_items import fits_data, listed, method_of, protocol_of
 from assay.plan.repeats import check_repeats
@@ -48,7 +54,7 @@ Target = int | str  # `label`, `predicted`, or a class by its number or name
 
 @torch.inference_mode(False)  # gradients are needed, also when called in inference mode
 def benchmark(
-    net: Network | Mapping[str, Network],
+    net: SeveralNetworks,
     data: object,
     methods: Sequence[object] | Mapping[str, object] | None = None,
     protocols: Sequence[object] | None = None,
@@ -68,7 +74,8 @@ def benchmark(
 
     Args:
         net: A network, a `Model` from `assay.model`, or a name as on the command line, such as
-            `hf:FOLDER`. A dict of these by name scores several models in one run.
+            `hf:FOLDER`. A dict of these by name scores several models in one run. Also models as
+            a suite lists them, `[{name: options}]`, with `checkpoints` or without.
         data: `(X, y)` with X as the network takes it; `y=None` explains the predicted class. Also a
             torch dataset, a `Dataset`, or a path or name as on the command line.
         methods: Names, `{name: options}`, `{"label": tensor of maps}`, callables
@@ -138,7 +145,7 @@ def _say_clean(row: CleanAccuracy, aloud: bool) -> None:
 
 @torch.inference_mode(False)
 def dry_run(
-    net: Network | Mapping[str, Network],
+    net: SeveralNetworks,
     data: object,
     methods: Sequence[object] | Mapping[str, object] | None = None,
     protocols: Sequence[object] | None = None,
@@ -291,7 +298,7 @@ def _engines(spec: Spec) -> Iterator[Iterator[tuple[Plan, Engine]]]:
 
 
 def _spec(
-    net: Network | Mapping[str, Network],
+    net: SeveralNetworks,
     data: object,
     methods: Sequence[object] | Mapping[str, object] | None,
     protocols: Sequence[object] | None,

@@ -311,7 +311,11 @@ class Results:
         return compare_runs([self, *others], protocol, rule, **options)
 
     def maps(
-        self, method: str, dataset: str | None = None, model: str | None = None
+        self,
+        method: str,
+        dataset: str | None = None,
+        model: str | None = None,
+        checkpoint: str | None = None,
     ) -> dict[str, Array]:
         """The stored maps of a method by sample id."""
         entries = self.entries
@@ -319,7 +323,8 @@ class Results:
             raise unknown("method of this run", method, entries.methods)
         maps: dict[str, Array] = {}
         for shard in entries.shards:
-            if dataset in (None, shard.dataset) and model in (None, shard.model):
+            wanted = zip((dataset, model, checkpoint), shard.setting, strict=True)
+            if all(one in (None, mine) for one, mine in wanted):
                 maps |= self.files.maps(shard, method)
         return maps
 

@@ -130,7 +130,7 @@ def test_other_options_under_one_name_are_refused(tmp_path: Path, run: assay.Res
     manifest = other.store.read_json(other.store.path("manifest.json"))
     manifest["protocols"]["deletion"]["options"]["grid"] = 7
     other.store.write_json(other.store.path("manifest.json"), manifest)
-    with pytest.raises(InputError, match="`deletion` is not the same in .*`grid` is 4 and 7"):
+    with pytest.raises(InputError, match=r"`deletion` is not the same in .*`grid` is 4 and 7"):
         assay.rank([run, assay.load(other.folder)])
 
 

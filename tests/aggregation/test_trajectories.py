@@ -66,10 +66,17 @@ def test_equal_images_alone_are_no_agreement():
 
 
 def test_a_clear_order_is_trivially_consistent():
-    checkpoints = simulated(np.random.default_rng(2), noise=0.001, images=20)
+    checkpoints = simulated(np.random.default_rng(2), shared=100.0, noise=0.001, images=20)
+    result = trajectory_effect(checkpoints, splits=3, permutations=999)
+    assert min(result.overall.ceiling, result.overall.between) > 0.95
+    assert result.verdict == "trivially consistent"
+
+
+def test_little_noise_alone_is_not_trivial():
+    checkpoints = simulated(np.random.default_rng(2), of_run=2.0, noise=0.001, images=20)
     result = trajectory_effect(checkpoints, splits=3, permutations=999)
     assert result.overall.ceiling > 0.95
-    assert result.verdict == "trivially consistent"
+    assert result.verdict == "trajectory effect"
 
 
 def test_parts_by_brute_force_and_all_permutations():

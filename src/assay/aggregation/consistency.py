@@ -16,6 +16,7 @@ from assay.aggregation.rank_rules import RULES, merge
 from assay.aggregation.rank_tests import FriedmanTest, friedman
 from assay.aggregation.row_samples import row_samples
 from assay.aggregation.run_settings import RunSettings, VoteRow, read_settings
+from assay.aggregation.run_trajectories import run_trajectories
 from assay.aggregation.same_settings import RankableRun
 from assay.aggregation.setting_agreement import (
     Concordance,
@@ -71,8 +72,10 @@ def consistency(
         tuple((*row.setting, row.protocols[0]) for row in rows),
         scores, tau, rho, cluster_settings(rho).order, *_complete(scores), winner_flips(scores),
         ceiling, of, _variance(read, rows, scores), _skills(rows, scores), (), read.notes,
+        run_trajectories(read, rows, seed=seed),
     )  # fmt: skip
-    return replace(found, sentences=tuple(sentences(found)))
+    along = [one.sentence for one in found.trajectories]
+    return replace(found, sentences=(*sentences(found), *along))
 
 
 def protocol_rows(read: RunSettings) -> list[VoteRow]:
@@ -123,13 +126,17 @@ def _variance(read: RunSettings, rows: Sequence[VoteRow], scores: Floats) -> Var
     """The variance components of ranks over the largest balanced part of the settings."""
     labels = [_facets(row) for row in rows]
     levels = [list(dict.fromkeys(one[i] for one in labels)) for i in range(len(FACETS))]
-    table = np.full((len(read.methods), *map(len, levels)), np.nan)
+    total = np.zeros((len(read.methods), *map(len, levels)))
+    count = np.zeros_like(total)
     for one, values in zip(labels, scores, strict=True):
         spread = np.nanstd(values)
         standard = (values - np.nanmean(values)) / spread if spread > 0 else values * 0.0
         dataset, model, protocol = (levels[i].index(one[i]) for i in range(len(FACETS)))
-        table[:, dataset, model, protocol] = standard
-    kept = balanced_core(~np.isnan(table))
+        known = ~np.isnan(standard)  # seeds of one architecture share a cell
+        total[:, dataset, model, protocol] += np.where(known, standard, 0.0)
+        count[:, dataset, model, protocol] += known
+    table = total / np.maximum(count, 1)
+    kept = balanced_core(count > 0)
     if min(map(len, kept)) < 1 or len(kept[0]) < MIN_LEVELS:
         return None
     core = table[np.ix_(*kept)]

@@ -43,6 +43,9 @@ def _ceiling(found: Consistency) -> Iterator[str]:
         yield "No noise ceiling: no setting has scores of single samples."
         return
     of = found.ceiling
+    if np.isnan(of.half).all():
+        yield "No noise ceiling: all methods are tied in every half of the images."
+        return
     within, between, corrected = np.nanmean(of.half), _mean(of.between), _mean(of.disattenuated)
     yield (
         f"Two halves of the images of one setting agree with tau {within:.2f}, two settings on "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +45,7 @@ class SampledScores:
                 f"{np.shape(self.groups)}."
             )
 
-    def labels(self) -> NDArray[Any]:
+    def labels(self) -> NDArray[np.generic]:
         """The label of each sample [N]."""
         values = np.asarray(self.values)
         return np.arange(values.shape[1]) if self.groups is None else np.asarray(self.groups)

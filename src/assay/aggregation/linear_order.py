@@ -1,6 +1,6 @@
 """The linear ordering problem: the order of items that violates the least weight of preferences.
 
-One variable per pair, p < q, is 1 if p comes before q. Any three items must not form a circle. Only
+One variable per pair, p < q, is 1 if p comes before q. No three items may form a circle. Only
 the circles that a solution contains are excluded, until no solution contains one.
 """
 

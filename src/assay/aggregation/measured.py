@@ -10,6 +10,7 @@ import numpy as np
 from assay.aggregation.noise_ceiling import NoiseCeiling
 from assay.aggregation.prediction_skill import LeftOutPrediction
 from assay.aggregation.rank_tests import FriedmanTest
+from assay.aggregation.run_trajectories import RunTrajectories
 from assay.aggregation.setting_agreement import Concordance, WinnerFlips
 from assay.aggregation.variance_parts import VarianceParts
 from assay.ranking.resampling import Codes, Floats
@@ -36,6 +37,7 @@ class Consistency:
         skills: How well the rest predicts what is left out, by facet and then by rule.
         sentences: All of it in words.
         notes: What was left out, and why.
+        trajectories: Whether checkpoints of one training run agree more than those of several.
     """
 
     methods: tuple[str, ...]
@@ -54,6 +56,7 @@ class Consistency:
     skills: Mapping[str, Mapping[str, LeftOutPrediction]]
     sentences: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    trajectories: tuple[RunTrajectories, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """All of it as plain values; None where a number is not known."""

@@ -19,7 +19,7 @@ def rank(
     runs: Runs,
     rule: str = "mixed",
     *,
-    weights: Weights = "equal",
+    weights: Weights | str = "equal",
     families: Grouping | None = None,
     sources: Mapping[str, str] | None = None,
     margin: float = 0.1,

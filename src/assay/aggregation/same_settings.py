@@ -60,7 +60,11 @@ def settings_of(
     if not runs:
         raise InputError("Expected at least one run to rank, got none.")
     _check_same(runs)
-    labels = list(dict.fromkeys(label for run in runs for label in run.entries.models))
+    labels = list(
+        dict.fromkeys(
+            entry.series or name for run in runs for name, entry in run.entries.models.items()
+        )
+    )
     names = architecture_names(labels, REPLICATE if families is None else families)
     notes: list[str] = []
     identities = _Identities(runs)
@@ -102,16 +106,15 @@ class _Identities:
 
     def __init__(self, runs: Sequence[RankableRun]) -> None:
         datasets: dict[str, set[str]] = {}
-        models: dict[str, set[str]] = {}
+        models: dict[tuple[str, str], set[str]] = {}
         for run in runs:
             for label in run.entries.datasets:
                 datasets.setdefault(label, set()).add(self._dataset(run, label))
-            for label in run.entries.models:
-                models.setdefault(label, set()).add(self._model(run, label))
-        self._unclear = {
-            "dataset": {label for label, found in datasets.items() if len(found) > 1},
-            "model": {label for label, found in models.items() if len(found) > 1},
-        }
+            for name, entry in run.entries.models.items():
+                place = (entry.series, entry.checkpoint) if entry.series else (name, "")
+                models.setdefault(place, set()).add(self._model(run, name))
+        self._datasets = {label for label, found in datasets.items() if len(found) > 1}
+        self._models = {place for place, found in models.items() if len(found) > 1}
 
     @staticmethod
     def _dataset(run: RankableRun, label: str) -> str:
@@ -129,7 +132,7 @@ class _Identities:
         """What a setting is: equal for the same samples, network and checkpoint."""
         return (
             self._dataset(run, setting.dataset),
-            self._model(run, setting.model),
+            self._model(run, run.entries.name_of(setting.model, setting.checkpoint)),
             setting.checkpoint,
         )
 
@@ -137,9 +140,10 @@ class _Identities:
         """The setting, with the folder in a name that means two things."""
         dataset, model, checkpoint = setting
         same = dataset == model  # an environment is both
-        if dataset in self._unclear["dataset"]:
+        if dataset in self._datasets:
             dataset = f"{run.folder.name}/{dataset}"
-        if model in self._unclear["model"] or (same and dataset != model):
+        places = {(model, ""), (model, checkpoint)}
+        if places & self._models or (same and dataset != model):
             model = f"{run.folder.name}/{model}"
         return SettingKey(dataset, model, checkpoint)
 

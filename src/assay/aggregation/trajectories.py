@@ -16,7 +16,7 @@ from assay.errors import InputError
 from assay.ranking.resampling import Codes, Floats
 
 FEWEST_PERMUTATIONS = 999
-TRIVIAL = 0.95  # above this ceiling the order is the same whatever one does
+TRIVIAL = 0.95  # where ceiling and agreement of runs exceed it, all have one order
 ALPHA = 0.05
 
 TrajectoryVerdict = Literal[
@@ -221,7 +221,7 @@ def _contrast(
 
 
 def _verdict(contrast: TrajectoryContrast, permutations: int) -> TrajectoryVerdict:
-    if contrast.ceiling > TRIVIAL:
+    if min(contrast.ceiling, contrast.between) > TRIVIAL:
         return "trivially consistent"
     if permutations * ALPHA < 1 or math.isnan(contrast.p):
         return "too few checkpoints to tell"

@@ -151,10 +151,10 @@ def run_description(folder: Path) -> Mapping[str, object]:
 
 def _first(results: Results, model: str) -> Place:
     """The first method of the list that is not beaten, on the first dataset that ranks any."""
-    board = results.leaderboard()
+    board, name_of = results.leaderboard(), results.entries.name_of
+    ranked = [r for r in board.over_protocols if name_of(r.model, r.checkpoint) == model]
     orders = {
-        dataset: [r for r in board.over_protocols if (r.dataset, r.model) == (dataset, model)]
-        for dataset in results.entries.datasets
+        dataset: [r for r in ranked if r.dataset == dataset] for dataset in results.entries.datasets
     }
     leaders = {
         dataset: leader
@@ -162,7 +162,7 @@ def _first(results: Results, model: str) -> Place:
         if (leader := next((row for row in rows if row.unbeaten), None))
     }
     if not leaders:
-        reasons = [one.nothing for one in board.answers if one.setting.model == model]
+        reasons = [one.nothing for one in board.answers if name_of(*one.setting[1:]) == model]
         why = f": {reasons[0]}" if reasons else ""
         raise InputError(f"The run in `{results.folder}` placed no method for `{model}`{why}.")
     dataset, leader = next(iter(leaders.items()))
@@ -226,7 +226,7 @@ def _score_here(
 def _caveat(results: Results, place: Place, picture: Picture) -> str:
     """The most important reason to be careful."""
     leader = place.leader
-    clean = results.entries.accuracy(leader.dataset, leader.model)
+    clean = results.entries.accuracy(*leader.setting)
     if clean is not None and clean.hardly_above_chance:
         return f"the network is hardly above chance on the run's samples ({clean.accuracy:.0%})."
     predicted = int(picture.shares.argmax())

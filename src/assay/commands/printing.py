@@ -48,31 +48,32 @@ def print_accuracy(console: Console, row: CleanAccuracy) -> None:
 
 def print_answer(console: Console, results: Results) -> None:
     """Print the answer in words, then the list of the methods per dataset and model."""
-    from assay.ranking.answer_words import floor, question_lines, sentences, setting_text
+    from assay.ranking.answer_words import floor, question_lines, sentences, setting_names
 
     board, manifest = results.leaderboard(), results.entries
+    names = setting_names([answer.setting for answer in results.answers])
     console.print(results.answer, style="bold", markup=False, highlight=False, soft_wrap=True)
     for answer in results.answers:
         rows = [row for row in board.over_protocols if row.setting == answer.setting]
         if rows:
-            console.print(_list_table(rows, answer))
+            console.print(_list_table(rows, answer, names[answer.setting]))
             details = [floor(answer)] if len(results.answers) == 1 else sentences(answer)[1:]
             if answer.enough and any(details):
                 text = " ".join(details)
                 console.print(text, markup=False, highlight=False, soft_wrap=True)
         for left_out in answer.protocols_left_out:
-            line = f"{setting_text(answer.setting)}: {left_out.protocol} has no part in the answer"
+            line = f"{names[answer.setting]}: {left_out.protocol} has no part in the answer"
             text = f"{line}: {left_out.reason}."
             console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
-        _print_truth(console, manifest, board, answer)
+        _print_truth(console, manifest, board, answer, names[answer.setting])
     for line in question_lines(results.answers):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-def _list_table(rows: list[OverallRow], answer: Answer) -> Table:
+def _list_table(rows: list[OverallRow], answer: Answer, name: str) -> Table:
     from assay.ranking.listing_table import HEADER, list_cells, title_of
 
-    table = Table(title=escape(title_of(answer)))
+    table = Table(title=escape(title_of(answer, name)))
     for column in HEADER:
         left = column in ("method", "beaten by")
         table.add_column(column, justify="left" if left else "right", overflow="fold")
@@ -81,15 +82,10 @@ def _list_table(rows: list[OverallRow], answer: Answer) -> Table:
     return table
 
 
-def _setting(dataset: str, model: str) -> str:
-    return dataset if dataset == model else f"{dataset}, {model}"  # an environment is both
-
-
-def _print_truth(console: Console, manifest: Manifest, board: Leaderboard, answer: Answer) -> None:
+def _print_truth(
+    console: Console, manifest: Manifest, board: Leaderboard, answer: Answer, where: str
+) -> None:
     """Print the methods by the truth, where it is known: it has no part in the overall list."""
-    from assay.ranking.answer_words import setting_text
-
-    several = len({one.setting.checkpoint for one in board.answers}) > 1
     for protocol in manifest.truth_protocols:
         scores = [
             f"{row.method} {row.mean:.3f}"
@@ -99,35 +95,41 @@ def _print_truth(console: Console, manifest: Manifest, board: Leaderboard, answe
             and not row.control
         ]
         if scores:
-            where = setting_text(answer.setting, several)
             line = f"By the truth, {protocol} on {where}: {', '.join(scores)}."
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_signals(console: Console, results: Results) -> None:
     """Print whether there is anything to rank, per dataset and model."""
+    from assay.ranking.answer_words import setting_names
     from assay.ranking.signal import signal_lines
 
+    names = setting_names(results.entries.settings)
     for setting, lines in signal_lines(results.signal_rows).items():
         for line in lines:
-            text = f"{_setting(setting.dataset, setting.model)}: {line}"
+            text = f"{names[setting]}: {line}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_validation(console: Console, results: Results) -> None:
     """Print whether scores fall when maps are mixed with maps of other samples."""
+    from assay.ranking.answer_words import setting_names
+
+    names = setting_names(results.entries.settings)
     for row in results.validation_rows:
-        text = f"{_setting(row.dataset, row.model)}: {row.protocol}: {row.sentence}"
+        text = f"{names[row.setting]}: {row.protocol}: {row.sentence}"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_promises(console: Console, results: Results) -> None:
     """Print by how much maps miss what their methods promise, where that can be seen."""
+    from assay.ranking.answer_words import setting_names
     from assay.report.promise_table import promise_lines
 
+    names = setting_names(results.entries.settings)
     for line in promise_lines(results.checks):
         if line.large:
-            text = f"{_setting(line.setting.dataset, line.setting.model)}: {line.sentence}"
+            text = f"{names[line.setting]}: {line.sentence}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

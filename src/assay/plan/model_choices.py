@@ -8,29 +8,51 @@ from torch import Tensor, nn
 from assay.errors import InputError
 from assay.methods.attributors import is_attributor
 from assay.models.wrap import model as as_model
-from assay.plan.resolving import build_one
+from assay.plan.resolving import build_models, build_one
 from assay.types import Model
 
 Network = nn.Module | Model | str
+ModelItem = Mapping[str, Mapping[str, object]]  # as in a suite: a name with options
+SeveralNetworks = Network | Mapping[str, Network] | ModelItem | Sequence[ModelItem | str]
 
 
-def models_of(net: Network | Mapping[str, Network]) -> list[Model]:
+def models_of(net: SeveralNetworks) -> list[Model]:
     """The models of a run; those of a dict have its keys as their names.
 
     Raises:
         InputError: The dict is empty, or a key is not a name.
     """
+    if isinstance(net, Sequence) and not isinstance(net, str):
+        return _of_items(net)
     if not isinstance(net, Mapping):
         return [one_model(net)]
+    if len(net) == 1 and isinstance(next(iter(net.values())), Mapping):
+        return _of_items([net])
     if not net or not all(isinstance(name, str) and name for name in net):
         raise InputError(
             f"Expected a dict of networks by name, {{'a': net, 'b': net}}, got the keys "
             f"{list(net)!r}."
         )
-    return [replace(one_model(one), name=name) for name, one in net.items()]
+    return [replace(one_model(one), name=name, series="") for name, one in net.items()]
 
 
-def one_model(net: Network) -> Model:
+def _of_items(items: Sequence[object]) -> list[Model]:
+    """The models of items as in a suite."""
+    named = all(isinstance(item, str) or _is_item(item) for item in items)
+    if not items or not named:
+        raise InputError(
+            "Expected models as a suite lists them, [{name: {option: value}}], got "
+            f"{[item if isinstance(item, str) else type(item).__name__ for item in items]}. Give "
+            f"networks as a dict by name."
+        )
+    return build_models(items)
+
+
+def _is_item(item: object) -> bool:
+    return isinstance(item, Mapping) and len(item) == 1
+
+
+def one_model(net: Network | Mapping[str, object]) -> Model:
     """A network, model or name as a model."""
     if isinstance(net, Mapping):
         raise InputError(

@@ -1,7 +1,8 @@
 """Build the datasets, models, methods and protocols that a suite names."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from assay.plugins import registry
 from assay.plugins.display_names import take_display_name
 from assay.plugins.origins import TYPED, Origin
 from assay.store.data_facts import data_facts, knowing
+from assay.suite.model_checkpoints import checkpoint_name, each_checkpoint, has_checkpoints
 from assay.suite.spec import Spec, choose
 from assay.training.trained_weights import TrainedWeights
 from assay.types import Dataset, Model
@@ -44,9 +46,10 @@ def resolve(
         worlds = list(_environments(spec.environments, trained, origin))
         train, live_train = _build_each("dataset", spec.train, origin)
     datasets = with_training(datasets, train, models)
+    series = _series(models)
     pairs = tuple(itertools.product(datasets, models))
     for world in worlds:
-        if world.name in (*datasets, *models):
+        if world.name in (*datasets, *models, *series):
             raise _duplicate("environment", world.name)
         datasets[world.name], models[world.name] = world.dataset, world.model
         pairs = (*pairs, (world.name, world.name))
@@ -94,29 +97,59 @@ def _build(kind: str, items: Sequence[object], origin: Origin) -> tuple[dict[str
     built: dict[str, Any] = {}
     live: list[str] = []
     for item in items:
-        if isinstance(item, Dataset | Model):
-            thing, label = item, item.name
-            live.append(label)
-        elif isinstance(item, nn.Module):
-            thing = as_model(item)
-            label = thing.name
-            live.append(label)
-        elif isinstance(item, tuple):
-            thing = as_dataset(item)
-            label = thing.name
-            live.append(label)
+        if isinstance(item, Dataset | Model | nn.Module | tuple):
+            thing = _object(item)
+            things = [(thing, thing.name)]
+            live.append(thing.name)
         else:
-            name, options = registry.pick(item)
-            hub = kind == "model" and is_hub_name(name)
-            names = () if hub else registry.get(kind, name, origin).option_names
-            own = take_display_name(options, names)
-            card = options.pop("card", None) if kind == "model" else None
-            thing, label = _from_name(kind, name, options, own, origin)
-            thing = thing if card is None else with_card(thing, str(card))
-        if label in built:
-            raise _duplicate(kind, label)
-        built[label] = thing
+            things = list(_named(kind, item, origin))
+        for thing, label in things:
+            if label in built:
+                raise _duplicate(kind, label)
+            built[label] = thing
     return built, live
+
+
+def _object(item: Dataset | Model | nn.Module | tuple[object, ...]) -> Dataset | Model:
+    """A dataset or model that Python made."""
+    if isinstance(item, tuple):
+        return as_dataset(item)
+    return as_model(item) if isinstance(item, nn.Module) else item
+
+
+def _named(kind: str, item: object, origin: Origin) -> Iterator[tuple[Any, str]]:
+    """What an item of a suite names, with its label: several models for several checkpoints."""
+    name, options = registry.pick(item)
+    hub = kind == "model" and is_hub_name(name)
+    names = () if hub else registry.get(kind, name, origin).option_names
+    own = take_display_name(options, names)
+    card = options.pop("card", None) if kind == "model" else None
+    if kind != "model" or not has_checkpoints(options, names):
+        thing, label = _from_name(kind, name, options, own, origin)
+        yield (thing if card is None else with_card(thing, str(card))), label
+        return
+    if card is not None:
+        raise InputError(f"Expected no `card` with the `checkpoints` of `{name}`: it is of one.")
+    series = own or _plain_label(name, hub, origin)
+    for checkpoint, chosen in each_checkpoint(name, options):
+        label = checkpoint_name(series, checkpoint)
+        model, _ = _from_name(kind, name, chosen, label, origin)
+        yield replace(model, name=label, checkpoint=checkpoint, series=series), label
+
+
+def _plain_label(name: str, hub: bool, origin: Origin) -> str:
+    """The label of a model without its options."""
+    if hub:
+        return Path(name.partition(":")[2]).name
+    return str(registry.get("model", name, origin).name)
+
+
+def _series(models: Mapping[str, Model]) -> set[str]:
+    """The labels of models with several checkpoints; no other model has one of them."""
+    series = {model.series for model in models.values() if model.series}
+    for label in series.intersection(models):
+        raise _duplicate("model", label)
+    return series
 
 
 def _build_each(kind: str, items: Sequence[object], origin: Origin) -> tuple[list[Any], list[str]]:
@@ -128,8 +161,18 @@ def _build_each(kind: str, items: Sequence[object], origin: Origin) -> tuple[lis
 
 def build_one(kind: str, item: object, origin: Origin = TYPED) -> Any:
     """One dataset or model as a suite writes it."""
-    (thing,) = _build(kind, [item], origin)[0].values()
-    return thing
+    things = [*_build(kind, [item], origin)[0].values()]
+    if len(things) > 1:
+        raise InputError(
+            f"Expected one {kind} here, got {len(things)} checkpoints of `{things[0].series}`. "
+            f"Give the `weights` of one of them."
+        )
+    return things[0]
+
+
+def build_models(items: Sequence[object]) -> list[Model]:
+    """The models that items as in a suite name; one with several checkpoints is several."""
+    return [replace(model, name=label) for label, model in _build("model", items, TYPED)[0].items()]
 
 
 def _from_name(

@@ -60,6 +60,12 @@ def _short_names(settings: Sequence[SettingKey]) -> dict[SettingKey, str]:
     several = len({setting[:2] for setting in settings}) < len(settings)
     if len({setting.model for setting in settings}) == 1 and not several:
         return {setting: setting.dataset for setting in settings}
+    return setting_names(settings)
+
+
+def setting_names(settings: Sequence[SettingKey]) -> dict[SettingKey, str]:
+    """The names of settings, with the checkpoint where a model has several."""
+    several = len({setting[:2] for setting in settings}) < len(settings)
     return {setting: setting_text(setting, several) for setting in settings}
 
 

@@ -13,8 +13,8 @@ from assay.errors import InputError, unknown
 from assay.ranking.intervals import Interval, PairedDifferences
 from assay.ranking.resampling import Floats
 
-# What tells replicates of one architecture apart: `resnet20-s0`, `resnet20-s1-tuned`.
-REPLICATE = r"-s\d+(?=-|$)"
+# What tells replicates of one architecture apart: `resnet20-s0`, `resnet20-s1-tuned@3`.
+REPLICATE = r"-s\d+(?=[-@]|$)"
 
 # An architecture by the name of the model, or the part of a name that numbers the replicates.
 Grouping = Mapping[str, str] | str

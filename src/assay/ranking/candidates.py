@@ -91,7 +91,8 @@ class OpenRun:
             while len(self._read) >= PROTOCOLS_HELD:
                 del self._read[next(iter(self._read))]
             self._read[protocol] = list(self.run.arrays.scores((protocol,)))
-        return OfOneModel([block for block in self._read[protocol] if block.model == model])
+        name_of, blocks = self.entries.name_of, self._read[protocol]
+        return OfOneModel([b for b in blocks if name_of(b.model, b.checkpoint) == model])
 
     @functools.cached_property
     def _read(self) -> dict[str, list[ScoreArrays]]:

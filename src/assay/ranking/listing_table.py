@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 
 from assay.ranking.answer import Answer
-from assay.ranking.answer_words import setting_text
+from assay.ranking.answer_words import setting_names
 from assay.ranking.overall import OverallRow
 
 HEADER = ("", "method", "difference", "95 %", "beaten by")
@@ -33,23 +33,23 @@ def beaten_by(row: OverallRow, answer: Answer) -> str:
     return "" if row.control else answer.beaten_by.get(row.method, "")
 
 
-def list_text(rows: Sequence[OverallRow], answer: Answer) -> str:
+def list_text(rows: Sequence[OverallRow], answer: Answer, name: str) -> str:
     """An aligned table of one setting."""
     cells = [HEADER, *(list_cells(row, rows, answer) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
-    return "\n".join([title_of(answer), *(f"  {x}" for x in lines)])
+    return "\n".join([title_of(answer, name), *(f"  {x}" for x in lines)])
 
 
-def title_of(answer: Answer) -> str:
-    """The title of the list of one setting."""
+def title_of(answer: Answer, name: str) -> str:
+    """The title of the list of one setting, by its name."""
     unit = f"mean difference from {answer.reference}, in units of its spread"
-    return f"{setting_text(answer.setting)}: {unit}"
+    return f"{name}: {unit}"
 
 
-def list_html(rows: Sequence[OverallRow], answer: Answer) -> str:
+def list_html(rows: Sequence[OverallRow], answer: Answer, name: str) -> str:
     """A plain HTML table of one setting."""
-    title = html.escape(title_of(answer))
+    title = html.escape(title_of(answer, name))
     head = "".join(f"<th>{name}</th>" for name in HEADER)
     body = "".join(
         f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in list_cells(row, rows, answer))}"
@@ -61,13 +61,15 @@ def list_html(rows: Sequence[OverallRow], answer: Answer) -> str:
 
 def whole_text(headline: str, answers: Sequence[Answer], rows: Sequence[OverallRow]) -> str:
     """The answer in words, then the list of each setting."""
-    lists = [list_text(mine, one) for one in answers if (mine := _of(one, rows))]
+    names = setting_names([one.setting for one in answers])
+    lists = [list_text(mine, a, names[a.setting]) for a in answers if (mine := _of(a, rows))]
     return "\n\n".join([headline, *lists])
 
 
 def whole_html(headline: str, answers: Sequence[Answer], rows: Sequence[OverallRow]) -> str:
     """The same for a notebook."""
-    lists = [list_html(mine, one) for one in answers if (mine := _of(one, rows))]
+    names = setting_names([one.setting for one in answers])
+    lists = [list_html(mine, a, names[a.setting]) for a in answers if (mine := _of(a, rows))]
     return "".join([f"<p>{html.escape(headline)}</p>", *lists])
 
 

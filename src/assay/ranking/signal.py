@@ -147,7 +147,7 @@ def signals(
 
 def network_skill(manifest: Manifest, setting: SettingKey, level: float) -> NetworkSkill | None:
     """How often the network of a setting is right; None where labels are missing."""
-    clean = manifest.accuracy(setting.dataset, setting.model)
+    clean = manifest.accuracy(*setting)
     entry = manifest.datasets.get(setting.dataset)
     if clean is None or not clean.n:
         return None

@@ -204,12 +204,13 @@ def _available(shards: Sequence[ShardEntry], previews: Mapping[str, ShownSample]
 
 def _previews(files: RunFiles, setting: SettingKey) -> dict[str, ShownSample]:
     """Previews by sample. A prediction is shown only where its model is known."""
-    models = {shard.model for shard in files.manifest.shards if shard.dataset == setting.dataset}
+    mine = files.manifest.name_of(setting.model, setting.checkpoint)
+    models = {s.setting for s in files.manifest.shards if s.dataset == setting.dataset}
     previews = {}
     for shard, stored in files.previews(setting.dataset):
         unknown = stored.model is None and len(models) > 1
         preview = stored.without_prediction() if unknown else stored
-        if preview.model in (None, setting.model):
+        if preview.model in (None, mine):
             previews[str(preview.sample)] = shard, preview
     return previews
 

@@ -120,7 +120,7 @@ def _sections(results: ShownRun, manifest: Manifest, totals: CellTotals) -> Iter
     for i, setting in enumerate(settings):
         one = board.build(setting, ranked, manifest, totals.messages, numbers.others)
         methods = [line.method for line in one.lines]
-        clean = manifest.accuracy(setting.dataset, setting.model)
+        clean = manifest.accuracy(*setting)
         without_truth, truth_panels = known_truth.split(one, truths)
         accuracy = clean.accuracy if clean else None
         answer = verdict.judge(without_truth, one.answer, manifest.methods, accuracy)

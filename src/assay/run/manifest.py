@@ -107,7 +107,7 @@ def _describe_shard(plan: Plan, shard: Shard) -> ShardEntry:
     return ShardEntry(
         id=shard.id,
         dataset=shard.dataset,
-        model=shard.model,
+        model=plan.models[shard.model].series or shard.model,
         checkpoint=plan.models[shard.model].checkpoint,
         seed=shard.seed,
         samples=shard.samples,
@@ -143,6 +143,7 @@ def _describe_model(
             for name, value in model.card.items()
         },
         reading=reading_key(model, plan.identity),
+        series=model.series,
     )
 
 

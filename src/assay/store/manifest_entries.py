@@ -36,9 +36,10 @@ class ModelEntry(JsonRecord):
         device: Where the model ran.
         card: What else is known about the model, such as the file of its weights.
         reading: Identity of how the network is read: its inputs, layers and output.
+        series: Its label in tables, where it is one of several checkpoints of one training.
     """
 
-    optional: ClassVar[frozenset[str]] = frozenset({"card", "reading"})
+    optional: ClassVar[frozenset[str]] = frozenset({"card", "reading", "series"})
 
     checkpoint: str = ""
     weights_hash: str = ""
@@ -49,6 +50,7 @@ class ModelEntry(JsonRecord):
     device: str = ""
     card: Mapping[str, Json] = field(default_factory=dict)
     reading: str = ""
+    series: str = ""
 
     @property
     def weights_file(self) -> str:
@@ -348,9 +350,15 @@ class Manifest(JsonRecord):
         """Its settings, in the order of the shards."""
         return list(dict.fromkeys(shard.setting for shard in self.shards))
 
-    def accuracy(self, dataset: str, model: str) -> CleanAccuracy | None:
+    def name_of(self, model: str, checkpoint: str) -> str:
+        """The name in `models` of a model of the tables: only with several checkpoints another."""
+        place, models = (model, checkpoint), self.models.items()
+        return next((n for n, e in models if (e.series, e.checkpoint) == place), model)
+
+    def accuracy(self, dataset: str, model: str, checkpoint: str = "") -> CleanAccuracy | None:
         """The accuracy of a model on a dataset; None where labels or answers are missing."""
-        rows = [one for one in self.clean if (one.dataset, one.model) == (dataset, model)]
+        name = self.name_of(model, checkpoint)
+        rows = [one for one in self.clean if (one.dataset, one.model) == (dataset, name)]
         return rows[0] if rows else None
 
 

@@ -97,7 +97,7 @@ class RunFiles:
                     cell=cell.cell,
                     shard=shard.id,
                     dataset=shard.dataset,
-                    model=shard.model,
+                    model=self.manifest.name_of(shard.model, shard.checkpoint),
                     method=method,
                     protocol=protocol,
                     status=cell.status,

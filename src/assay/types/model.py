@@ -88,6 +88,7 @@ class Model:
     stochastic: bool = False  # declared: its outputs may differ for the same input
     micro_batch: int = 32  # rows per call of the network, fixed for a run
     observed: Observation | None = field(default=None, repr=False)  # None: not observed yet
+    series: str = ""  # its label in tables where it is one of several checkpoints of one training
 
     def __post_init__(self) -> None:
         """Determine how the network takes token ids, unless `tokens` specifies it."""
