@@ -23,6 +23,7 @@ MAPS = {"maps": "the array of attribution maps in a file, and their keys in a ma
 NOISE = dict.fromkeys(("smoothgrad", "smoothgrad_sq", "vargrad"), "a kind of noise")
 REDUCTIONS = dict.fromkeys(("completeness", "soundness"), "a set-level reduction")
 OTHER_WORDS: dict[str, dict[str, str]] = {
+    "aggregation": {"residual": "what a model of scores leaves unexplained"},
     "__init__": {"completeness": "the public name of a promise"},
     "answers": MEAN | FAMILY,
     "api": {"maps": "the argument `maps` of `score`, as the label in its messages"},

@@ -15,7 +15,7 @@ from assay.aggregation.prediction_skill import LeftOutPrediction, left_out_predi
 from assay.aggregation.rank_rules import RULES, merge
 from assay.aggregation.rank_tests import FriedmanTest, friedman
 from assay.aggregation.row_samples import row_samples
-from assay.aggregation.run_settings import RunSettings, VoteRow, read_settings
+from assay.aggregation.run_settings import RunSettings, VoteRow, protocol_rows, read_settings
 from assay.aggregation.run_trajectories import run_trajectories
 from assay.aggregation.same_settings import RankableRun
 from assay.aggregation.setting_agreement import (
@@ -76,26 +76,6 @@ def consistency(
     )  # fmt: skip
     along = [one.sentence for one in found.trajectories]
     return replace(found, sentences=(*sentences(found), *along))
-
-
-def protocol_rows(read: RunSettings) -> list[VoteRow]:
-    """One row per protocol of each setting: the means of the methods, higher is better."""
-    rows = []
-    for row in read.rows:
-        for block in row.blocks:
-            present = [s for s in block.ranked if s.method in read.methods and len(s)]
-            common = block.common
-            if len(present) < 2 or not len(common):
-                continue
-            sign = 1.0 if block.higher_is_better else -1.0
-            means = sign * block.statistic(present, common)(np.ones((1, len(common))))[0]
-            scores = {s.method: float(v) for s, v in zip(present, means, strict=True)}
-            rows.append(
-                replace(
-                    row, protocols=(block.protocol,), scores=scores, weight=1.0, blocks=(block,)
-                )
-            )
-    return rows
 
 
 def _complete(scores: Floats) -> tuple[Concordance, float, FriedmanTest | None]:

@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import scipy
 
 from assay.aggregation.merged_ranking import Ranking
 from assay.aggregation.pair_verdicts import BETTER, EQUIVALENT, UNRESOLVED
-from assay.aggregation.run_settings import RunSettings
+from assay.aggregation.run_settings import RunSettings, protocol_rows
+from assay.plugins.questions import QUESTIONS
 from assay.ranking.answer_words import listed
 from assay.ranking.partial_order import beats, unbeaten
 from assay.ranking.resampling import Floats
-
-# What a protocol or question shows, and the words for it.
-PURPOSES: Mapping[str, tuple[str, str]] = {
-    "sound values (what is marked carries information)": ("protocol", "soundness"),
-    "complete values (nothing that matters is left out)": ("protocol", "completeness"),
-    "the most relevant units": ("question", "necessity"),
-    "the irrelevant units": ("question", "sufficiency"),
-    "effects of single units and sets": ("question", "effects"),
-    "agreement with a known truth": ("question", "known truth"),
-}
 
 
 def verdict(
@@ -97,31 +89,34 @@ def _means(read: RunSettings, rows: Sequence[object]) -> Floats:
 
 
 def _purposes(read: RunSettings) -> Iterator[str]:
-    """The first method for each purpose that a protocol or a question of the runs measures."""
-    for purpose, (kind, name) in PURPOSES.items():
-        if kind == "question":
-            rows = [row for row in read.rows if row.question == name]
-            means = _means(read, rows) if rows else None
-        else:
-            means = _of_protocol(read, name)
-        if means is not None and not np.isnan(means).all():
+    """The first method under each question, and under each protocol."""
+    for question in dict.fromkeys(row.question for row in read.rows):
+        means = _means(read, [row for row in read.rows if row.question == question])
+        if not np.isnan(means).all():
             best = read.methods[int(np.nanargmax(means))]
-            yield f"For {purpose}: {best} has the highest mean ({name})."
+            asked = QUESTIONS.get(question, "")
+            yield f"{question}: {best} has the highest mean. {asked}".rstrip()
+    first = _by_protocol(read)
+    if len(first) > 1:
+        cases = [f"{method} ({', '.join(where)})" for method, where in first.items()]
+        yield f"First by mean place under single protocols: {'; '.join(cases)}."
 
 
-def _of_protocol(read: RunSettings, name: str) -> Floats | None:
-    """The mean place of each method under one protocol, highest first; None without it."""
-    places = []
-    for row in read.rows:
-        for block in row.blocks:
-            if block.protocol.partition("[")[0] == name:
-                sign = 1.0 if block.higher_is_better else -1.0
-                ranked = {s.method: s for s in block.ranked}
-                chosen = [ranked[m] for m in read.methods if m in ranked]
-                values = block.statistic(chosen, block.common)(np.ones((1, len(block.common))))[0]
-                known = {s.method: sign * v for s, v in zip(chosen, values, strict=True)}
-                places.append([known.get(m, np.nan) for m in read.methods])
-    return np.nanmean(np.array(places), axis=0) if places else None
+def _by_protocol(read: RunSettings) -> dict[str, list[str]]:
+    """The protocols under which each method has the best mean place over the settings."""
+    places: dict[str, list[Floats]] = {}
+    for row in protocol_rows(read):
+        scores = np.array([row.scores.get(method, np.nan) for method in read.methods])
+        place = scipy.stats.rankdata(-scores, nan_policy="omit")
+        places.setdefault(row.protocols[0], []).append(place)
+    first: dict[str, list[str]] = {}
+    for protocol, several in places.items():
+        table = np.array(several)
+        there = ~np.isnan(table)
+        mean = np.where(there, table, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+        best = int(np.argmin(np.where(there.any(axis=0), mean, np.inf)))
+        first.setdefault(read.methods[best], []).append(protocol)
+    return first
 
 
 def _cheap(ranking: Ranking, read: RunSettings) -> Iterator[str]:

@@ -9,7 +9,7 @@ question; such rows only order methods.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -113,6 +113,26 @@ def read_settings(
     named = {dataset: (sources or {}).get(dataset, dataset) for dataset in sorted(datasets)}
     passes = {method: cost for place in places for method, cost in place.passes.items()}
     return RunSettings(kept, tuple(rows), named, same_as, tuple(dict.fromkeys(notes)), passes)
+
+
+def protocol_rows(read: RunSettings) -> list[VoteRow]:
+    """One row per protocol of each setting: the means of the methods, higher is better."""
+    rows = []
+    for row in read.rows:
+        for block in row.blocks:
+            present = [s for s in block.ranked if s.method in read.methods and len(s)]
+            common = block.common
+            if len(present) < 2 or not len(common):
+                continue
+            sign = 1.0 if block.higher_is_better else -1.0
+            means = sign * block.statistic(present, common)(np.ones((1, len(common))))[0]
+            scores = {s.method: float(v) for s, v in zip(present, means, strict=True)}
+            rows.append(
+                replace(
+                    row, protocols=(block.protocol,), scores=scores, weight=1.0, blocks=(block,)
+                )
+            )
+    return rows
 
 
 def _rows(place: SettingOfRun, notes: list[str]) -> Iterator[VoteRow]:

@@ -41,7 +41,8 @@ def _of_items(items: Sequence[object]) -> list[Model]:
     named = all(isinstance(item, str) or _is_item(item) for item in items)
     if not items or not named:
         raise InputError(
-            "Expected models as a suite lists them, [{name: {option: value}}], got "
+            "Expected a torch Module, a dict of them by name, or models as a suite lists them, "
+            "[{name: {option: value}}], got "
             f"{[item if isinstance(item, str) else type(item).__name__ for item in items]}. Give "
             f"networks as a dict by name."
         )
