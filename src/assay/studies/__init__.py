@@ -1,1 +1,1 @@
-"""The claims of five papers as small experiments, and our verdicts."""
+"""The claims of six papers as small experiments, and our verdicts."""

@@ -19,6 +19,7 @@ PAPERS = {
     "idsds": "assay.studies.idsds.study",
     "soco": "assay.studies.soco.study",
     "attributionlab": "assay.studies.attributionlab.study",
+    "metarank": "assay.studies.metarank.study",
 }
 
 

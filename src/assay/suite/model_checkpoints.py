@@ -1,7 +1,6 @@
 """A model with several checkpoints of one training run, written as one item of a suite."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 from assay.errors import InputError
 from assay.plugins.display_names import display_name
@@ -10,12 +9,14 @@ CHECKPOINTS = "checkpoints"
 PLACE = "{}"  # in `weights`: where the name of the checkpoint stands
 
 
-def has_checkpoints(written: Mapping[str, Any], options: Collection[str]) -> bool:
+def has_checkpoints(written: Mapping[str, object], options: Collection[str]) -> bool:
     """Whether an item names checkpoints; `options` are those of the model's own factory."""
     return CHECKPOINTS in written and CHECKPOINTS not in options
 
 
-def each_checkpoint(model: str, written: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def each_checkpoint(
+    model: str, written: Mapping[str, object]
+) -> Iterator[tuple[str, dict[str, object]]]:
     """The name of each checkpoint, and the model's options with its weights.
 
     Args:
