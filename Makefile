@@ -58,7 +58,8 @@ simulate: .venv/dev
 	$(BIN)/python -m benchmarks.simulate_trust
 	$(BIN)/python -m benchmarks.simulate_settings
 
-# Which protocols ask the same question, on six networks: an hour on one core. STUDY="--limit 50".
+# Which protocols ask the same question, on five networks: half an hour on one core.
+# STUDY="--limit 50" takes other numbers of images.
 STUDY ?=
 questions: .venv/dev
 	$(BIN)/python -m benchmarks.questions --data $(DATA) $(STUDY)

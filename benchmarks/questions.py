@@ -2,11 +2,11 @@
 
     python -m benchmarks.questions --data ../shared/data --out questions-run
 
-Methods are explained and scored on six trained networks; the runs resume. The data folder is that
-of `benchmarks.cifar`. `question_matrix` has the correlations, `question_rule` the test. The result
-is written to `results/questions/matrix.json`; `docs/questions.py` makes the page from it.
-`--networks` and `--limit` make a smaller study, `--without` leaves out protocols of the runs that
-are made now, and `--only-read` reads the runs that are there.
+Methods are explained and scored on five trained networks, with the numbers of images in `SIZES`;
+the runs resume. The data folder is that of `benchmarks.cifar`. `question_matrix` has the
+correlations, `question_rule` the test. The result is written to `results/questions/matrix.json`;
+`docs/questions.py` makes the page from it. `--networks` chooses others of `question_runs.networks`,
+`--limit` another number of images, and `--only-read` reads the runs that are there.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from assay.plugins.identity import DRAWS
 from benchmarks.question_matrix import Matrix, over_networks, plain, reliability
 from benchmarks.question_rule import (
     Agreement,
@@ -30,8 +31,12 @@ from benchmarks.question_rule import (
     proposed,
     tested,
 )
-from benchmarks.question_runs import OPTIONS, QUESTIONS, ROOT, finished, networks, run_network
+from benchmarks.question_runs import OPTIONS, QUESTIONS, ROOT, finished, run_network
 from benchmarks.question_scores import Floats, NetworkScores, network_scores
+
+# Images of each network, and what is not scored there: soundness needs most of the time.
+SIZES = {"resnet20": 64, "vit_small": 32, "resnet20_tuned": 40, "bagnet9": 40, "resnet20_s1": 32}
+WITHOUT = dict.fromkeys(("resnet20_tuned", "bagnet9", "resnet20_s1"), ("soundness",))
 
 PUBLISHED = ROOT / "results" / "questions" / "matrix.json"
 SPLITS, RESAMPLES = 50, 2000
@@ -48,6 +53,7 @@ def study(several: Sequence[NetworkScores], resamples: int = RESAMPLES) -> dict[
         "unit": "a method; networks and methods are resampled",
         "images": "CIFAR-10 test images of 32 x 32 pixels",
         "options": OPTIONS,
+        "draws": DRAWS,
         "splits": several[0].halves.shape[0],
         "resamples": resamples,
         "networks": [_about(one) for one in several],
@@ -145,9 +151,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("questions-run"))
-    parser.add_argument("--limit", type=int, default=100)
-    parser.add_argument("--networks", nargs="+", default=None)
-    parser.add_argument("--without", nargs="+", default=[])
+    parser.add_argument("--limit", type=int, help="images of each network")
+    parser.add_argument("--networks", nargs="+", default=list(SIZES))
     parser.add_argument("--only-read", action="store_true")
     return parser.parse_args()
 
@@ -156,10 +161,11 @@ def main() -> None:
     """Make the runs, and publish their correlations."""
     options = _arguments()
     torch.set_num_threads(1)
-    names = options.networks or list(networks(options.data))
+    names = options.networks
     if not options.only_read:
         for name in names:
-            run_network(options.data, options.out, name, options.limit, options.without)
+            limit = options.limit or SIZES.get(name, 40)
+            run_network(options.data, options.out, name, limit, WITHOUT.get(name, ()))
     labels = [label for declared in QUESTIONS.values() for label in declared]
     several = [
         network_scores(name, results, labels, SPLITS)
