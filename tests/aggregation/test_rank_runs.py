@@ -12,8 +12,11 @@ import pytest
 
 import assay
 from assay.aggregation.rank_rules import RULES
-from assay.aggregation.rank_runs import NAMES
+from assay.aggregation.rank_runs import NAMES, rank_settings
+from assay.aggregation.row_samples import row_samples
+from assay.aggregation.run_settings import RunSettings, VoteRow, read_settings
 from assay.errors import InputError
+from assay.store import SettingKey
 from report.synthetic_run import Plan, Setting
 from report.synthetic_run import write as write_synthetic
 
@@ -60,7 +63,8 @@ def test_every_rule_finds_the_planted_order(run: assay.Results, rule: str) -> No
 
 def test_few_tasks_carry_no_confidence_level(run: assay.Results) -> None:
     ranking = assay.rank(run)
-    assert "too few for a confidence level" in ranking.verdict
+    assert "on 3 tasks, without a confidence level; it is first without any one" in ranking.verdict
+    assert not ranking.pairs
     first = ranking.rows[0]
     assert first.low is not None
     assert first.best_place is None
@@ -69,7 +73,7 @@ def test_few_tasks_carry_no_confidence_level(run: assay.Results) -> None:
 
 def test_many_tasks_give_intervals_and_verdicts(twelve: assay.Results) -> None:
     ranking = assay.rank([twelve], sources={f"task{i}": "one" for i in range(12)})
-    assert ranking.verdict.startswith("best is the best of 3 methods on 12 tasks of 1 sources")
+    assert ranking.verdict.startswith("best is first of 3 methods on 12 tasks of 1 source. best is")
     assert [row.place for row in ranking.rows] == [1, 2, 3]
     assert {pair.verdict for pair in ranking.pairs} == {"better"}
     assert any("All tasks come from one" in line for line in ranking.recommendation)
@@ -122,7 +126,7 @@ def test_runs_without_random_only_order(tmp_path: Path) -> None:
         assay.rank(results)
     ranking = assay.rank(results, "borda", resamples=50)
     assert ranking.order[0] == "best"
-    assert any("only order counts" in line for line in ranking.recommendation)
+    assert any("only their order counts" in line for line in ranking.recommendation)
 
 
 def test_other_options_under_one_name_are_refused(tmp_path: Path, run: assay.Results) -> None:
@@ -136,7 +140,12 @@ def test_other_options_under_one_name_are_refused(tmp_path: Path, run: assay.Res
 
 @pytest.mark.parametrize(
     ("methods", "message"),
-    [({"best": (0.8, ""), "random": (0.1, "random")}, "at least two different methods")],
+    [
+        (
+            {"best": (0.8, ""), "random": (0.1, "random")},
+            "2 different methods .* got none.*fewer than",
+        )
+    ],
 )
 def test_one_method_is_refused(tmp_path: Path, methods: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -174,7 +183,7 @@ def test_consistency_of_planted_orders(run: assay.Results) -> None:
 
 def test_consistency_needs_two_settings(tmp_path: Path) -> None:
     results = write(tmp_path, plan("cats", protocols={"deletion": True}))
-    with pytest.raises(InputError, match="at least two settings"):
+    with pytest.raises(InputError, match="at least 2 settings"):
         assay.consistency(results)
 
 
@@ -209,3 +218,75 @@ def test_the_commands_print_and_write(run: assay.Results, tmp_path: Path, capsys
     assert (tmp_path / "ranks.svg").read_text().startswith("<svg")
     with pytest.raises(InputError, match="DATASET=SOURCE"):
         rank([run.folder], source=["cats"])
+
+
+def noisy(tasks: int, seed: int = 0) -> RunSettings:
+    """Three nearly equal methods on tasks that differ."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for task in range(tasks):
+        scores = dict(zip("abc", generator.normal([0.50, 0.51, 0.49], 0.1), strict=True))
+        setting = SettingKey(f"task{task}", "net", "")
+        rows.append(VoteRow(setting, "necessity", ("deletion",), "net", scores, 1.0, True, ()))
+    return RunSettings(("a", "b", "c"), tuple(rows), {f"task{t}": f"task{t}" for t in range(tasks)})
+
+
+def test_tasks_of_their_own_sources_are_resampled_together() -> None:
+    ranking = rank_settings(noisy(12), "borda", resamples=300)
+    assert max(ranking.p_best.values()) < 0.95
+    for row in ranking.rows:
+        assert row.low is not None
+        assert row.high is not None
+        assert row.high - row.low > 0.05
+    assert ranking.ties[0] == ranking.order
+
+
+def test_places_and_their_range_come_from_one_relation() -> None:
+    for seed in range(5):
+        ranking = rank_settings(noisy(12, seed), "borda", resamples=300)
+        for row in ranking.rows:
+            assert row.best_place is not None
+            assert row.worst_place is not None
+            assert row.best_place <= row.place <= row.worst_place
+
+
+def test_two_stages_claim_no_level() -> None:
+    ranking = rank_settings(noisy(12), "borda", weights="two_stage", resamples=20)
+    assert any(note.startswith("Two stages carry no confidence level") for note in ranking.notes)
+    assert ranking.p_best == {}  # single samples are not known here
+
+
+def test_the_mean_of_the_samples_of_a_row_is_its_score(run: assay.Results) -> None:
+    """Resamples must answer what the order answers, in the same units."""
+    read = read_settings([run])
+    for row in read.rows:
+        samples = row_samples(read, row)
+        assert samples is not None
+        expected = [row.scores[method] for method in read.methods]
+        assert np.allclose(samples.values.mean(axis=0), expected)
+
+
+def test_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for place, name in (("x", "cats"), ("y", "dogs")):
+        folder = tmp_path / place / "run"
+        store = write(folder, plan("data")).store
+        manifest = store.read_json(store.path("manifest.json"))
+        manifest["datasets"]["data"]["fingerprint"] = name
+        store.write_json(store.path("manifest.json"), manifest)
+    ranking = assay.rank([tmp_path / "x" / "run", tmp_path / "y" / "run"], "borda", resamples=20)
+    assert set(ranking.tasks) == {"x/run/data", "y/run/data"}
+
+
+def test_an_unknown_source_is_named(run: assay.Results) -> None:
+    with pytest.raises(InputError, match="cats"):
+        assay.rank(run, sources={"cat": "pets"})
+
+
+def test_a_diagram_that_cannot_be_written_is_an_error_after_the_answer(
+    run: assay.Results, tmp_path: Path, capsys
+) -> None:
+    from assay.commands.consistency import consistency
+
+    with pytest.raises(InputError, match="Give another `--diagram`"):
+        consistency([run.folder], diagram=tmp_path / "nowhere" / "x.svg")
+    assert "settings order 3 methods" in capsys.readouterr().out

@@ -59,11 +59,7 @@ def consistency(
     """
     read = read_settings(runs, families, sources)
     rows = protocol_rows(read)
-    if len(rows) < 2 or len(read.methods) < 2:
-        raise InputError(
-            f"Expected at least two settings and two methods to compare, got {len(rows)} and "
-            f"{len(read.methods)}. A setting is a dataset, a model and a protocol."
-        )
+    read.require(methods=2, rows=2, found_rows=len(rows))
     scores = np.array([[row.scores.get(m, np.nan) for m in read.methods] for row in rows])
     tau, rho = tau_matrix(scores), spearman_matrix(scores)
     ceiling, of = _ceiling(read, rows, splits, seed)

@@ -12,6 +12,7 @@ from assay.aggregation.prediction_skill import LeftOutPrediction
 from assay.ranking.resampling import Floats
 
 FEW = 10  # groups: fewer give a range and no interval
+FIXED = "borda"  # the rule that is reported: chosen beforehand, not by its result
 
 
 def sentences(found: Consistency) -> Iterator[str]:
@@ -85,29 +86,30 @@ def _variance(found: Consistency) -> Iterator[str]:
 
 
 def _skill(found: Consistency) -> Iterator[str]:
+    """How well the rest predicts what is left out, by one rule, and whether others differ."""
     for facet, rules in found.skills.items():
-        best = max(rules, key=lambda rule: float(np.nanmean(rules[rule].accuracy)))
-        one = rules[best]
-        kind = "95 %" if one.against_random.is_interval else "range"
-        span = f"{one.against_random.low:.2f} to {one.against_random.high:.2f}"
+        one = rules.get(FIXED) or next(iter(rules.values()))
+        shares = [float(np.nanmean(rule.accuracy)) for rule in rules.values()]
+        low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+        others = f"all rules {low}" if low == high else f"{low} to {high} over the rules"
         yield (
-            f"Left out by {facet} ({len(one.groups)}), the rest predicts the order of a pair in "
-            f"{np.nanmean(one.accuracy):.0%} of cases with the rule {best} (skill "
-            f"{one.against_random.value:.2f}, {kind} {span}); the first method is right in "
-            f"{np.nanmean(one.top):.0%}."
+            f"From the other {facet}s, {FIXED} predicts the order of a pair of methods in "
+            f"{np.nanmean(one.accuracy):.0%} of cases ({others}). "
+            f"{len(one.groups)} were left out in turn."
         )
-        if len(one.groups) < FEW:
-            continue
-        yield from _better_rules(facet, rules)
+        yield f"The method it puts first is first in {np.nanmean(one.top):.0%} of these."
+        if len(one.groups) >= FEW:
+            yield from _better_rules(facet, rules)
 
 
 def _better_rules(facet: str, rules: Mapping[str, LeftOutPrediction]) -> Iterator[str]:
     """Whether one rule predicts better than another one; most do not."""
-    accuracy = {rule: one.accuracy for rule, one in rules.items()}
-    best = max(accuracy, key=lambda rule: float(np.nanmean(accuracy[rule])))
-    worse = [rule for rule in accuracy if _clearly(accuracy[best], accuracy[rule])]
-    text = ", ".join(worse) if worse else "none"
-    yield f"Rules that predict clearly worse than {best} over {facet}s: {text}."
+    own = rules[FIXED].accuracy if FIXED in rules else None
+    if own is None:
+        return
+    better = [rule for rule, one in rules.items() if _clearly(one.accuracy, own)]
+    text = ", ".join(better) if better else "none"
+    yield f"Rules that predict clearly better than {FIXED} over {facet}s: {text}."
 
 
 def _clearly(one: Floats, other: Floats) -> bool:

@@ -50,11 +50,13 @@ class Ranking:
         verdict: The answer in one sentence.
         recommendation: What to use for which purpose, what would change the answer, what limits
             it: one sentence each.
-        basis: What `p_best` and the ranges are over.
+        basis: What `p_best` is over.
+        tied: Why methods share a place.
         pairs: What is known of each pair; only of the rule `mixed`.
         other_rules: The methods that each other rule puts first.
         tasks: The datasets.
         sources: The source of each dataset.
+        stated: Whether the sources were given.
         settings: Number of datasets, models and checkpoints.
         notes: What was left out, and why.
     """
@@ -64,10 +66,12 @@ class Ranking:
     verdict: str
     recommendation: Sequence[str] = ()
     basis: str = ""
+    tied: str = ""
     pairs: Sequence[PairVerdict] = ()
     other_rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tasks: Sequence[str] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
+    stated: bool = False
     settings: int = 0
     notes: Sequence[str] = ()
 

@@ -21,20 +21,20 @@ def rank_diagram(found: Consistency) -> str:
     Raises:
         InputError: Fewer than two datasets or models score all methods.
     """
-    spread = found.scores.std(axis=1, keepdims=True)
-    standard = (found.scores - found.scores.mean(axis=1, keepdims=True)) / np.where(
-        spread > 0, spread, 1.0
-    )
-    places = [setting[:3] for setting in found.settings]
-    merged = np.stack(
-        [standard[[place == one for place in places]].mean(axis=0) for one in dict.fromkeys(places)]
-    )
-    complete = merged[~np.isnan(merged).any(axis=1)]
+    scored = ~np.isnan(found.scores).any(axis=1)  # settings that score all methods
+    scores = found.scores[scored]
+    spread = scores.std(axis=1, keepdims=True)
+    standard = (scores - scores.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)
+    kept = [found.settings[place][:3] for place in np.flatnonzero(scored).tolist()]
+    complete = [
+        standard[[place == one for place in kept]].mean(axis=0) for one in dict.fromkeys(kept)
+    ]
     if len(complete) < 2:
         raise InputError(
             f"Expected at least two datasets or models that score all methods for a diagram, got "
             f"{len(complete)}."
         )
     note = f"Wilcoxon's signed ranks with Holm's correction, {len(complete)} datasets and models."
-    apart = wilcoxon_holm(complete).adjusted < LEVEL
-    return critical_difference_svg(found.methods, friedman(complete).mean_ranks, apart, note=note)
+    merged = np.stack(complete)
+    apart = wilcoxon_holm(merged).adjusted < LEVEL
+    return critical_difference_svg(found.methods, friedman(merged).mean_ranks, apart, note=note)

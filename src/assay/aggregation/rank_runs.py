@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,20 +16,22 @@ from assay.aggregation.new_task import predict_new_task
 from assay.aggregation.pair_verdicts import BETTER, PairVerdict, judge_pairs
 from assay.aggregation.rank_rules import RULES, merge, order_of
 from assay.aggregation.rank_sentences import recommendation, verdict
-from assay.aggregation.row_samples import all_row_samples
+from assay.aggregation.row_samples import sampled_rows
 from assay.aggregation.run_settings import RunSettings, read_settings
 from assay.aggregation.same_settings import RankableRun
 from assay.aggregation.setting_bootstrap import StrengthDraws, bootstrap_images, bootstrap_tasks
 from assay.aggregation.task_cells import TaskCells, cells_from_rows
 from assay.errors import InputError, unknown
 from assay.ranking.architectures import Grouping
+from assay.ranking.partial_order import Relation
 from assay.ranking.resampling import Floats
 
 MIXED = "mixed"
 NAMES = (MIXED, *RULES)
-FAMILY_CHANCE = 0.05  # that any pair is called separated although it is equal
+SEPARATED = "the data do not separate them"
 
 Weights = Literal["equal", "dataset", "two_stage"]
+WEIGHTINGS = ("equal", "dataset", "two_stage")
 
 
 def rank_runs(
@@ -62,19 +65,37 @@ def rank_runs(
         InputError: The runs cannot be combined or rank fewer than two methods, or an argument is
             wrong.
     """
-    if rule not in NAMES:
-        raise unknown("rule", rule, NAMES)
-    if weights not in ("equal", "dataset", "two_stage"):
-        raise unknown("weighting", weights, ("equal", "dataset", "two_stage"))
+    _check(rule, weights)
     read = read_settings(runs, families, sources)
-    if len(read.methods) < 2:
-        found = ", ".join(read.methods) or "none"
-        raise InputError(
-            f"Expected at least two different methods that are ranked together, got {found}."
-        )
+    return rank_settings(
+        read, rule, weights=weights, stated=bool(sources), margin=margin, resamples=resamples,
+        seed=seed,
+    )  # fmt: skip
+
+
+def rank_settings(
+    read: RunSettings,
+    rule: str = MIXED,
+    *,
+    weights: Weights | str = "equal",
+    stated: bool = False,
+    margin: float = 0.1,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Ranking:
+    """Merge rows that have been read; see `rank_runs`. `stated`: whether sources were given."""
+    _check(rule, weights)
+    read.require(methods=2, rows=1, found_rows=len(read.rows))
     judged = _by_model(read, margin, seed) if rule == MIXED else None
     judged = judged or _by_votes(read, rule, weights, resamples, seed)
-    return _ranking(read, rule, judged, _others(read, rule))
+    return _ranking(read, rule, judged, _others(read, rule), stated)
+
+
+def _check(rule: str, weights: str) -> None:
+    if rule not in NAMES:
+        raise unknown("rule", rule, NAMES)
+    if weights not in WEIGHTINGS:
+        raise unknown("weighting", weights, WEIGHTINGS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +105,13 @@ class _Judged:
     strength: Floats
     low: Floats
     high: Floats
-    best_place: Floats
-    worst_place: Floats
     p_best: Mapping[str, float]
-    apart: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]  # [n, n], the row's method is better
+    apart: Relation  # [n, n], the row's method is better
+    tied: str  # what it means to share a place
     basis: str
+    tasks: tuple[str, ...]
     has_level: bool
+    has_places: bool
     pairs: tuple[PairVerdict, ...] = ()
     notes: tuple[str, ...] = ()
     ranges: Mapping[str, Floats] | None = None  # the estimates without each source
@@ -102,41 +124,50 @@ def _by_model(read: RunSettings, margin: float, seed: int) -> _Judged:
     pairs = tuple(judge_pairs(fit, margin=margin))
     low, high = fit.low, fit.high
     if fit.left_out_range is not None:
-        low, high = fit.left_out_range
+        low = np.fmin(fit.left_out_range[0], fit.estimate)
+        high = np.fmax(fit.left_out_range[1], fit.estimate)
     has_level = fit.tasks >= FEWEST_TASKS
-    apart, basis, p_best = (
-        _apart_by_level(fit, pairs),
-        "a new task on the same sources",
-        task.p_best,
-    )
+    apart, p_best = _apart_by_level(fit, pairs), task.p_best
+    basis, tied, notes = "a new task on the same sources", SEPARATED, list(fit.notes)
     if not has_level:
-        apart = _apart_by_sources(fit)
+        apart, tied = _apart_by_sources(fit), "their order changes without some task or source"
         basis = f"a new task, from only {fit.tasks} tasks"
     if fit.tasks == 1:
-        draws = _image_draws(read, MIXED, seed)
+        draws, lost = _image_draws(read, MIXED, seed, _row_weights(read, "equal"))
+        notes += lost
         if draws is not None:
-            apart, basis = _apart_by_draws(draws), "other images of the same dataset"
-            shares = draws.p_best()
+            apart, tied = _over(fit.methods, read.methods, draws.above()), SEPARATED
+            basis, shares = "other images of the same dataset", draws.p_best()
             p_best = {m: float(shares[read.methods.index(m)]) for m in fit.methods}
+    elif task.note:
+        notes.append(task.note)
     order = [fit.methods.index(m) if m in fit.methods else -1 for m in read.methods]
 
     def arranged(values: Floats) -> Floats:
         return np.array([values[i] if i >= 0 else np.nan for i in order])
 
-    unknown_places = np.full(len(order), np.nan)
-    wide = np.zeros((len(order), len(order)), np.bool_)
-    places = [i for i, place in enumerate(order) if place >= 0]
-    wide[np.ix_(places, places)] = apart[
-        np.ix_([order[i] for i in places], [order[i] for i in places])
-    ]
-    known = has_level or fit.tasks == 1
     return _Judged(
-        arranged(fit.estimate), arranged(low), arranged(high),
-        1.0 + wide.sum(axis=0) if known else unknown_places,
-        len(places) - wide.sum(axis=1) if known else unknown_places,
-        p_best, wide, basis, has_level, pairs, (*fit.notes, *([task.note] if task.note else [])),
-        fit.left_out or None,
+        arranged(fit.estimate), arranged(low), arranged(high), p_best,
+        _over(read.methods, fit.methods, apart), tied, basis, tuple(dict.fromkeys(cells.tasks)),
+        has_level, has_level or fit.tasks == 1, pairs if has_level else (), tuple(notes),
+        fit.left_out if len(fit.left_out) == _left_out_count(cells) else None,
     )  # fmt: skip
+
+
+def _left_out_count(cells: TaskCells) -> int:
+    """How many sources, or tasks of a single source, can be left out."""
+    tasks = set(cells.tasks)
+    sources = {cells.sources[task] for task in tasks}
+    return len(tasks) if len(sources) == 1 else len(sources)
+
+
+def _over(names: Sequence[str], known: Sequence[str], relation: Relation) -> Relation:
+    """A relation over other names; False where one of the two is not known."""
+    wide = np.zeros((len(names), len(names)), np.bool_)
+    places = [i for i, name in enumerate(names) if name in known]
+    inside = [list(known).index(names[i]) for i in places]
+    wide[np.ix_(places, places)] = relation[np.ix_(inside, inside)]
+    return wide
 
 
 def _cells(read: RunSettings) -> TaskCells:
@@ -160,42 +191,50 @@ def _cells(read: RunSettings) -> TaskCells:
 def _by_votes(read: RunSettings, rule: str, weights: str, resamples: int, seed: int) -> _Judged:
     table, tasks = read.table, [row.setting.dataset for row in read.rows]
     counts = _row_weights(read, weights)
-    apply = _applied(rule, tasks if weights == "two_stage" else None)
-    merged = merge(rule, table, counts) if weights != "two_stage" else None
-    strength = apply(table, counts)
-    notes = [merged.note] if merged is not None and merged.note else []
+    two_stage = weights == "two_stage"
+    notes = [] if two_stage else [merge(rule, table, counts).note]
+    strength = _applied(rule, tasks if two_stage else None)(table, counts)
     several = len(read.tasks)
+    over_tasks = several >= FEWEST_TASKS and not two_stage
     draws: StrengthDraws | None
-    if several >= FEWEST_TASKS and weights != "two_stage":
-        homes = [read.sources[task] for task in tasks]
+    if over_tasks:
+        homes = _homes(read)
         draws = bootstrap_tasks(
-            table, counts, _applied(rule, None), tasks=tasks, sources=homes, resamples=resamples,
-            seed=seed,
+            table, counts, _applied(rule, None), tasks=tasks,
+            sources=[homes[task] for task in tasks], resamples=resamples, seed=seed,
         )  # fmt: skip
-        freedom = float(max(1, several - len(set(read.sources.values()))))
+        freedom = float(max(1, several - len(set(homes.values()))))
         basis = "resampled tasks"
     else:
-        draws = _image_draws(read, rule, seed, resamples)
+        draws, lost = _image_draws(read, rule, seed, counts, two_stage, resamples)
+        notes += lost
         freedom, basis = np.inf, "resampled images of the same datasets"
         if several > 1:
-            notes.append(
-                f"{several} tasks: fewer than {FEWEST_TASKS} carry no confidence level for others."
-            )
+            why = "two stages" if two_stage else f"{several} tasks, fewer than {FEWEST_TASKS},"
+            notes.append(f"{why} carry no confidence level for other datasets.".capitalize())
+    notes = [note for note in notes if note]
     nothing = np.full(len(strength), np.nan)
     if draws is None:
         apart = np.zeros((len(strength),) * 2, np.bool_)
         return _Judged(
-            strength, nothing, nothing, nothing, nothing, {}, apart, "nothing", False,
+            strength, nothing, nothing, {}, apart, SEPARATED, "nothing", read.tasks, False, False,
             notes=tuple(notes),
         )  # fmt: skip
     low, high = draws.interval(freedom=freedom)
-    first, last = draws.rank_intervals(freedom=freedom)
     shares = draws.p_best()
     return _Judged(
-        strength, low, high, first.astype(float), last.astype(float),
-        {m: float(p) for m, p in zip(read.methods, shares, strict=True)},
-        _apart_by_draws(draws), basis, several >= FEWEST_TASKS, notes=tuple(notes),
+        strength, low, high, {m: float(p) for m, p in zip(read.methods, shares, strict=True)},
+        draws.above(freedom=freedom), SEPARATED, basis, read.tasks, over_tasks, True,
+        notes=tuple(notes),
     )  # fmt: skip
+
+
+def _homes(read: RunSettings) -> dict[str, str]:
+    """The source of each task; tasks that are the only one of theirs are resampled together."""
+    counts = Counter(read.sources[task] for task in read.tasks)
+    return {
+        task: read.sources[task] if counts[read.sources[task]] > 1 else "" for task in read.tasks
+    }
 
 
 def _applied(rule: str, tasks: Sequence[str] | None) -> Callable[[Floats, Floats], Floats]:
@@ -237,21 +276,31 @@ def _row_weights(read: RunSettings, weights: str) -> Floats:
 
 
 def _image_draws(
-    read: RunSettings, rule: str, seed: int, resamples: int = 2000
-) -> StrengthDraws | None:
-    """The strengths in resamples of the images; None where no row has scores of single samples."""
-    _, samples = all_row_samples(read)
-    if not samples:
-        return None
-    whole = np.concatenate([one.values for one in samples])
-    if np.isnan(whole).all(axis=0).any():  # a method has no scores of single samples
-        return None
-    return bootstrap_images(samples, _applied(rule, None), resamples=resamples, seed=seed)
+    read: RunSettings,
+    rule: str,
+    seed: int,
+    counts: Floats,
+    two_stage: bool = False,
+    resamples: int = 2000,
+) -> tuple[StrengthDraws | None, list[str]]:
+    """The strengths in resamples of the images, and notes; None where nothing can be resampled.
+
+    All rows must have scores of single samples: otherwise the resamples would answer less than the
+    order does.
+    """
+    found = sampled_rows(read, standard_only=rule == MIXED)
+    counted = [row for row in read.rows if row.standard or rule != MIXED]
+    if len(found.rows) < len(counted) or not found.samples:
+        return None, list(found.notes)
+    samples = [
+        replace(one, weight=float(counts[place]))
+        for place, one in zip(found.rows, found.samples, strict=True)
+    ]
+    tasks = [one.task for one in samples] if two_stage else None
+    return bootstrap_images(samples, _applied(rule, tasks), resamples=resamples, seed=seed), []
 
 
-def _apart_by_level(
-    fit: MixedFit, pairs: Sequence[PairVerdict]
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _apart_by_level(fit: MixedFit, pairs: Sequence[PairVerdict]) -> Relation:
     apart = np.zeros((len(fit.methods),) * 2, np.bool_)
     for pair in pairs:
         if pair.verdict == BETTER:
@@ -259,17 +308,11 @@ def _apart_by_level(
     return apart
 
 
-def _apart_by_sources(fit: MixedFit) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _apart_by_sources(fit: MixedFit) -> Relation:
     """Which methods stay above which without each source; there is no level."""
     every = [fit.estimate, *fit.left_out.values()]
     above = [one[:, None] > one for one in every]
     return np.asarray(np.logical_and.reduce(above), np.bool_)
-
-
-def _apart_by_draws(draws: StrengthDraws) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Which methods are stronger in nearly all resamples, corrected over all pairs."""
-    n = len(draws.observed)
-    return np.asarray(draws.wins() >= 1 - FAMILY_CHANCE / max(1, n * (n - 1)), np.bool_)
 
 
 def _others(read: RunSettings, rule: str) -> dict[str, tuple[str, ...]]:
@@ -284,7 +327,11 @@ def _others(read: RunSettings, rule: str) -> dict[str, tuple[str, ...]]:
 
 
 def _ranking(
-    read: RunSettings, rule: str, judged: _Judged, others: Mapping[str, Sequence[str]]
+    read: RunSettings,
+    rule: str,
+    judged: _Judged,
+    others: Mapping[str, Sequence[str]],
+    stated: bool,
 ) -> Ranking:
     strength = judged.strength
     known = [i for i in range(len(strength)) if not np.isnan(strength[i])]
@@ -300,23 +347,21 @@ def _ranking(
         method = read.methods[i]
         share = judged.p_best.get(method)
         group = copies.get(method, [])
+        best, worst = 1 + int(judged.apart[:, i].sum()), len(known) - int(judged.apart[i].sum())
         row = RankedMethod(
             method, place, float(strength[i]), _number(judged.low[i]), _number(judged.high[i]),
-            _whole(judged.best_place[i]), _whole(judged.worst_place[i]),
+            best if judged.has_places else None, worst if judged.has_places else None,
             None if share is None else share / (1 + len(group)),
             sum(method in one.scores for one in read.rows),
         )  # fmt: skip
         rows.append(row)
-        rows += [_copy(row, name) for name in group]
+        rows += [replace(row, method=name, same_as=method) for name in group]
+    sources = {task: read.sources[task] for task in judged.tasks}
     ranking = Ranking(
-        rule, tuple(rows), "", basis=judged.basis, pairs=judged.pairs, other_rules=others,
-        tasks=read.tasks, sources=read.sources,
+        rule, tuple(rows), "", basis=judged.basis, tied=judged.tied, pairs=judged.pairs,
+        other_rules=others, tasks=judged.tasks, sources=sources, stated=stated,
         settings=len({row.setting for row in read.rows}), notes=(*judged.notes, *read.notes),
     )  # fmt: skip
-    return _with_words(ranking, read, judged)
-
-
-def _with_words(ranking: Ranking, read: RunSettings, judged: _Judged) -> Ranking:
     said = verdict(ranking, judged.has_level, judged.ranges, read.methods)
     return replace(ranking, verdict=said, recommendation=tuple(recommendation(ranking, read)))
 
@@ -325,16 +370,5 @@ def _separated(judged: _Judged, first: int, other: int) -> bool:
     return bool(judged.apart[first, other])
 
 
-def _copy(row: RankedMethod, name: str) -> RankedMethod:
-    return RankedMethod(
-        name, row.place, row.strength, row.low, row.high, row.best_place, row.worst_place,
-        row.p_best, row.settings, same_as=row.method,
-    )  # fmt: skip
-
-
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _whole(value: float) -> int | None:
-    return None if np.isnan(value) else int(value)

@@ -23,37 +23,38 @@ def verdict(
     methods: Sequence[str],
 ) -> str:
     """The answer in one sentence."""
-    top = [row for row in ranking.rows if row.place == 1 and not row.same_as]
-    others = [row for row in ranking.rows if not row.same_as and row.place > 1]
-    first, count = top[0].method, len(top) + len(others)
-    names = listed([row.method for row in top])
-    tasks = len(ranking.tasks)
-    where = f"{tasks} tasks of {len(set(ranking.sources.values()))} sources"
-    if tasks == 1:
-        where = f"{ranking.tasks[0]} alone; other datasets may order them differently"
-    chance = "" if top[0].p_best is None else f", best with probability {top[0].p_best:.2f}"
-    if len(top) == count:
+    top = [row for row in ranking.rows if row.place == 1]
+    different = [row for row in top if not row.same_as]
+    first, count = top[0].method, len({row.same_as or row.method for row in ranking.rows})
+    names, where = listed([row.method for row in top]), _where(ranking)
+    group = [row.p_best for row in top if first in (row.method, row.same_as)]
+    known = [share for share in group if share is not None]
+    chance = f" {first} is the best with probability {sum(known):.2f}." if known else ""
+    if len(different) == count:
         return f"The {count} methods cannot be separated on {where}; {first} is first in the list."
-    if not has_level and tasks > 1:
-        stays = _stays(first, without, methods)
-        return (
-            f"{first} is first of {count} methods on {where}, too few for a confidence "
-            f"level{stays}."
-        )
-    if len(top) > 1:
-        return f"{names} share the first place of {count} methods on {where}{chance} for {first}."
-    return f"{first} is the best of {count} methods on {where}{chance}."
+    verb = "is first" if len(top) == 1 else "share the first place"
+    if not has_level and len(ranking.tasks) > 1:
+        stays = _stays(first, without, methods) if len(top) == 1 else ""
+        return f"{names} {verb} of {count} methods on {where}, without a confidence level{stays}."
+    return f"{names} {verb} of {count} methods on {where}.{chance}"
+
+
+def _where(ranking: Ranking) -> str:
+    tasks = len(ranking.tasks)
+    if tasks == 1:
+        return f"{ranking.tasks[0]} alone; other datasets may order them differently"
+    sources = len(set(ranking.sources.values()))
+    plural = "" if sources == 1 else "s"
+    return f"{tasks} tasks" + (f" of {sources} source{plural}" if ranking.stated else "")
 
 
 def _stays(first: str, without: Mapping[str, Floats] | None, methods: Sequence[str]) -> str:
     """Whether the first method stays so without each source."""
-    if not without:
+    if not without or any(len(one) != len(methods) for one in without.values()):
         return ""
     place = list(methods).index(first)
-    changed = [
-        s for s, one in without.items() if len(one) == len(methods) and one[place] < one.max()
-    ]
-    return f"; not first without {listed(changed)}" if changed else "; it stays first without each"
+    changed = [source for source, one in without.items() if one[place] < one.max()]
+    return f"; not without {listed(changed)}" if changed else "; it is first without any one"
 
 
 def recommendation(ranking: Ranking, read: RunSettings) -> Iterator[str]:
@@ -66,23 +67,28 @@ def recommendation(ranking: Ranking, read: RunSettings) -> Iterator[str]:
 
 
 def _undominated(read: RunSettings) -> Iterator[str]:
-    """The methods that no other one beats: better under one question and worse under none."""
+    """The methods that no other one dominates: higher under one question and lower under none."""
     questions = dict.fromkeys(row.question for row in read.rows)
-    means = {q: _means(read, [row for row in read.rows if row.question == q]) for q in questions}
+    means = {question: _means(read, question) for question in questions}
     if len(means) < 2:
         return
     better = [np.nan_to_num(one[:, None] - one, nan=0.0) > 0 for one in means.values()]
     top = unbeaten(beats(better))
     names = [m for m, first in zip(read.methods, top, strict=True) if first]
-    verb = "is" if len(names) == 1 else "are"
     yield (
-        f"By the means over all settings, {listed(names)} {verb} not below another method under "
-        f"every question ({', '.join(means)})."
+        f"Not dominated: {listed(names)}. No other method has a higher mean under one question and "
+        f"a lower one under none ({', '.join(means)})."
     )
 
 
-def _means(read: RunSettings, rows: Sequence[object]) -> Floats:
-    table = read.table[[i for i, row in enumerate(read.rows) if row in rows]]
+def _means(read: RunSettings, question: str) -> Floats:  # [n]
+    """The mean of a question's rows, each less the mean of its methods; places without `random`."""
+    rows = [row for row in read.rows if row.question == question and row.standard]
+    rows = rows or [row for row in read.rows if row.question == question]
+    table = np.array([[row.scores.get(m, np.nan) for m in read.methods] for row in rows])
+    if not rows[0].standard:
+        table = scipy.stats.rankdata(table, axis=1, nan_policy="omit")
+    table = table - np.nanmean(table, axis=1, keepdims=True)
     there = ~np.isnan(table)
     total = np.where(there, table, 0.0).sum(axis=0)
     return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
@@ -91,7 +97,7 @@ def _means(read: RunSettings, rows: Sequence[object]) -> Floats:
 def _purposes(read: RunSettings) -> Iterator[str]:
     """The first method under each question, and under each protocol."""
     for question in dict.fromkeys(row.question for row in read.rows):
-        means = _means(read, [row for row in read.rows if row.question == question])
+        means = _means(read, question)
         if not np.isnan(means).all():
             best = read.methods[int(np.nanargmax(means))]
             asked = QUESTIONS.get(question, "")
@@ -156,11 +162,12 @@ def _changes(ranking: Ranking) -> Iterator[str]:
 
 def _caveats(ranking: Ranking, read: RunSettings) -> Iterator[str]:
     """What limits the answer."""
-    if len(set(ranking.sources.values())) == 1 and len(ranking.tasks) > 1:
+    if ranking.stated and len(set(ranking.sources.values())) == 1 and len(ranking.tasks) > 1:
         yield f"All tasks come from {next(iter(ranking.sources.values()))}."
     partly = [row.method for row in ranking.rows if row.settings < len(read.rows)]
     if partly:
         yield f"Missing in some settings: {listed(partly)}."
     plain = [row for row in read.rows if not row.standard]
     if plain:
-        yield f"{len(plain)} of {len(read.rows)} rows have no control `random`: only order counts."
+        use = "they do not count" if ranking.rule == "mixed" else "only their order counts"
+        yield f"{len(plain)} of {len(read.rows)} rows have no control `random`: {use}."

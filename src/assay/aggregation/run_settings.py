@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from assay.aggregation.same_settings import RankableRun, SettingOfRun, settings_of
+from assay.errors import InputError, unknown
 from assay.ranking.blocks import Block
 from assay.ranking.listing import pair_column
 from assay.ranking.overall import Asked, counting_protocols, reference_control
@@ -38,6 +39,7 @@ class VoteRow:
         weight: Its weight among the rows of the setting.
         standard: Whether the scores are differences from `random` in units of its spread.
         blocks: The scores of the single samples.
+        reference: The control from which differences are taken; empty where there is none.
     """
 
     setting: SettingKey
@@ -48,6 +50,7 @@ class VoteRow:
     weight: float
     standard: bool
     blocks: tuple[Block, ...]
+    reference: str = ""
 
     @property
     def name(self) -> str:
@@ -86,6 +89,27 @@ class RunSettings:
         """The datasets, each once."""
         return tuple(dict.fromkeys(row.setting.dataset for row in self.rows))
 
+    def require(self, methods: int, rows: int, found_rows: int) -> None:
+        """Refuse too few methods or rows, and say why there are no more.
+
+        Raises:
+            InputError: There are fewer.
+        """
+        if len(self.methods) >= methods and found_rows >= rows:
+            return
+        same = [f"{name} has the scores of {other}." for name, other in self.same_as.items()]
+        why = " ".join(["", *same, *self.notes])
+        if len(self.methods) < methods:
+            names = ", ".join(self.methods) or "none"
+            raise InputError(
+                f"Expected at least {methods} different methods that are ranked together, got "
+                f"{names}.{why}"
+            )
+        raise InputError(
+            f"Expected at least {rows} settings, each a dataset, a model and a protocol, got "
+            f"{found_rows}.{why}"
+        )
+
 
 def read_settings(
     runs: Sequence[RankableRun],
@@ -110,6 +134,9 @@ def read_settings(
     same_as = _same(methods, rows)
     kept = tuple(method for method in methods if method not in same_as)
     datasets = {row.setting.dataset for row in rows}
+    unknown_names = sorted(set(sources or {}) - datasets)
+    if unknown_names:
+        raise unknown("dataset of `sources`", unknown_names[0], sorted(datasets))
     named = {dataset: (sources or {}).get(dataset, dataset) for dataset in sorted(datasets)}
     passes = {method: cost for place in places for method, cost in place.passes.items()}
     return RunSettings(kept, tuple(rows), named, same_as, tuple(dict.fromkeys(notes)), passes)
@@ -166,7 +193,15 @@ def _standard_rows(place: SettingOfRun, used: Sequence[Block], reference: str) -
                 scores[name] = sign * float(one.mean[column])
         blocks = tuple(block for block in used if block.protocol in one.protocols)
         yield VoteRow(
-            place.setting, question, tuple(one.protocols), place.family, scores, 1.0, True, blocks
+            place.setting,
+            question,
+            tuple(one.protocols),
+            place.family,
+            scores,
+            1.0,
+            True,
+            blocks,
+            reference,
         )
 
 

@@ -113,6 +113,7 @@ class _Identities:
             for name, entry in run.entries.models.items():
                 place = (entry.series, entry.checkpoint) if entry.series else (name, "")
                 models.setdefault(place, set()).add(self._model(run, name))
+        self._folders = short_names([run.folder for run in runs])
         self._datasets = {label for label, found in datasets.items() if len(found) > 1}
         self._models = {place for place, found in models.items() if len(found) > 1}
 
@@ -139,13 +140,24 @@ class _Identities:
     def named(self, run: RankableRun, setting: SettingKey) -> SettingKey:
         """The setting, with the folder in a name that means two things."""
         dataset, model, checkpoint = setting
+        folder = self._folders[str(run.folder)]
         same = dataset == model  # an environment is both
         if dataset in self._datasets:
-            dataset = f"{run.folder.name}/{dataset}"
+            dataset = f"{folder}/{dataset}"
         places = {(model, ""), (model, checkpoint)}
         if places & self._models or (same and dataset != model):
-            model = f"{run.folder.name}/{model}"
+            model = f"{folder}/{model}"
         return SettingKey(dataset, model, checkpoint)
+
+
+def short_names(folders: Sequence[Path]) -> dict[str, str]:
+    """The shortest end of each path that no other one has."""
+    parts = {str(folder): folder.resolve().parts for folder in folders}
+    for depth in range(1, max(map(len, parts.values())) + 1):
+        names = {folder: "/".join(path[-depth:]) for folder, path in parts.items()}
+        if len(set(names.values())) == len(set(parts.values())):
+            return names
+    return {folder: folder for folder in parts}
 
 
 def _of_run(
@@ -191,11 +203,18 @@ def _joined(one: SettingOfRun, other: SettingOfRun) -> tuple[SettingOfRun, list[
         if list(known.samples) == list(block.samples):
             methods = sorted([*known.methods, *new], key=lambda scores: scores.method)
             blocks[block.protocol] = replace(known, methods=methods)
-        elif len(block.samples) > len(known.samples):
-            blocks[block.protocol] = block
-            lost.append(f"{block.protocol} counts once, with the larger number of samples.")
         else:
-            lost.append(f"{block.protocol} is left out: scored elsewhere on as many samples.")
+            larger, smaller = known, block
+            if len(block.samples) > len(known.samples):
+                larger, smaller = block, known
+            blocks[block.protocol] = larger
+            kept = {scores.method for scores in larger.methods}
+            gone = [s.method for s in smaller.methods if s.method not in kept]
+            without = f", without {', '.join(gone)}" if gone else ""
+            lost.append(
+                f"{block.protocol} counts once, on {len(larger.samples)} and not on "
+                f"{len(smaller.samples)} samples{without}."
+            )
     asked = Asked(
         {**other.asked.questions, **one.asked.questions},
         {**other.asked.fills, **one.asked.fills},

@@ -16,6 +16,7 @@ import scipy
 
 from assay.aggregation.task_cells import numbered
 from assay.errors import InputError
+from assay.ranking.partial_order import Relation
 from assay.ranking.resampling import (
     Codes,
     Floats,
@@ -97,6 +98,16 @@ class StrengthDraws:
             level: The chance that all ranks lie in their intervals.
             freedom: Degrees of freedom of the spread; Student's quantile replaces the normal one.
         """
+        above = self.above(level, freedom=freedom)
+        return 1 + above.sum(axis=0), len(above) - above.sum(axis=1)
+
+    def above(self, level: float = 0.95, *, freedom: float = np.inf) -> Relation:  # [n, n]
+        """Which methods are surely above which, simultaneously over all pairs.
+
+        Args:
+            level: The chance that no pair is wrong.
+            freedom: Degrees of freedom of the spread.
+        """
         check_bootstrap(level, len(self.draws))
         apart = self.draws - self.draws.mean(axis=0)
         products = apart.T @ apart / len(apart)
@@ -110,9 +121,8 @@ class StrengthDraws:
             np.maximum(largest, ratios.max(axis=1), out=largest)
         reach = float(np.quantile(largest, level))
         reach = float(scipy.stats.t.isf(scipy.stats.norm.sf(reach), freedom))
-        above = self.observed[:, None] - self.observed > reach * errors
-        n = len(self.observed)
-        return 1 + above.sum(axis=0), n - above.sum(axis=1)
+        gaps = self.observed[:, None] - self.observed
+        return np.asarray(gaps > np.maximum(reach * errors, 1e-12), np.bool_)
 
 
 def bootstrap_images(

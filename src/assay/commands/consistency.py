@@ -13,6 +13,7 @@ from rich.table import Table
 from assay.commands.arguments import JsonOption
 from assay.commands.rank import FoldersArgument, ReplicatesOption, SourceOption, pairs_of
 from assay.commands.terminal import console, say
+from assay.errors import InputError
 
 if TYPE_CHECKING:
     from assay.aggregation.measured import Consistency
@@ -33,18 +34,28 @@ def consistency(
     from assay.aggregation.of_runs import consistency as measure
 
     found = measure(folders, families=replicates, sources=pairs_of(source))
-    if diagram is not None:
-        from assay.aggregation.rank_diagram import rank_diagram
-
-        diagram.write_text(rank_diagram(found), encoding="utf-8")
     if as_json:
         print(json.dumps(found.as_dict(), indent=1))
-        return
-    for line in found.sentences:
-        say(line)
-    _print_matrix(found)
-    for note in found.notes:
-        say(note, "dim")
+    else:
+        for line in found.sentences:
+            say(line)
+        _print_matrix(found)
+        for note in found.notes:
+            say(note, "dim")
+    if diagram is not None:
+        _write_diagram(found, diagram)
+
+
+def _write_diagram(found: Consistency, path: Path) -> None:
+    from assay.aggregation.rank_diagram import rank_diagram
+
+    text = rank_diagram(found)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"Cannot write the diagram to `{path}`: {error.strerror}. Give another `--diagram`."
+        ) from None
 
 
 def _print_matrix(found: Consistency) -> None:

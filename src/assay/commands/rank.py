@@ -87,7 +87,7 @@ def print_ranking(ranking: Ranking) -> None:
     for row in ranking.rows:
         table.add_row(*map(escape, cells_of(row)))
     console.print(table)
-    say(f"P(best) is over {ranking.basis}. Methods that share a place cannot be separated.")
+    say(f"P(best) is over {ranking.basis}. Methods share a place where {ranking.tied}.")
     for line in ranking.recommendation:
         say(line)
     for note in ranking.notes:
