@@ -12,6 +12,7 @@ from assay.aggregation.prediction_skill import LeftOutPrediction
 from assay.ranking.resampling import Floats
 
 FEW = 10  # groups: fewer give a range and no interval
+LEVEL = 0.95  # that no rule is wrongly called better
 FIXED = "borda"  # the rule that is reported: chosen beforehand, not by its result
 
 
@@ -107,17 +108,18 @@ def _better_rules(facet: str, rules: Mapping[str, LeftOutPrediction]) -> Iterato
     own = rules[FIXED].accuracy if FIXED in rules else None
     if own is None:
         return
-    better = [rule for rule, one in rules.items() if _clearly(one.accuracy, own)]
+    better = [rule for rule, one in rules.items() if _clearly(one.accuracy, own, len(rules))]
     text = ", ".join(better) if better else "none"
     yield f"Rules that predict clearly better than {FIXED} over {facet}s: {text}."
 
 
-def _clearly(one: Floats, other: Floats) -> bool:
-    """Whether the mean of paired differences over groups is above zero by Student's interval."""
+def _clearly(one: Floats, other: Floats, rules: int) -> bool:
+    """Whether a mean difference over groups is above zero, by Student's interval for all rules."""
     apart = one - other
     apart = apart[~np.isnan(apart)]
     spread = apart.std(ddof=1) / len(apart) ** 0.5
-    return bool(apart.mean() > scipy.stats.t.ppf(0.975, len(apart) - 1) * spread)
+    chance = (1 - LEVEL) / (2 * max(1, rules - 1))
+    return bool(apart.mean() > scipy.stats.t.isf(chance, len(apart) - 1) * spread)
 
 
 def _mean(matrix: Floats) -> float:
